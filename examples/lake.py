@@ -120,7 +120,7 @@ def envelopes(number: int) -> dict[str, list[tuple[int, dict[str, Any]]]]:
 
 def send(servers: str, messages: dict[str, list[tuple[int, dict[str, Any]]]]) -> None:
     """Put messages into their topics: those of a key in one partition, in their order."""
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": servers, "max.in.flight": 1})
     for topic, log in messages.items():
         for key, message in log:
             value = json.dumps({"payload": message})
@@ -150,7 +150,7 @@ def follow(folder: Path, servers: str) -> None:
     for name, query in QUERIES.items():
         inputs = {
             topic: rc.spark.read_kafka(
-                spark, feed.stream, servers, topic, options={"maxOffsetsPerTrigger": "150"}
+                spark, feed.stream, servers, topic, options={"maxOffsetsPerTrigger": "80"}
             )
             for topic, feed in FEEDS.items()
         }
@@ -186,9 +186,15 @@ def make_table(spark: Any, path: Path, answers: Any) -> None:
 
 
 def start(folder: Path, servers: str) -> subprocess.Popen[bytes]:
-    """The driver as a process, with all that it starts in a group of its own."""
+    """The driver as a process, with all that it starts in a group of its own; its words go to a file."""
     command = [sys.executable, "-m", "examples.lake", "follow", str(folder), servers]
-    return subprocess.Popen(command, start_new_session=True)
+    with folder.with_name("driver.txt").open("ab") as words:
+        return subprocess.Popen(command, start_new_session=True, stdout=words, stderr=words)
+
+
+def last_words(folder: Path) -> str:
+    """The end of what the driver said."""
+    return folder.with_name("driver.txt").read_text(errors="replace")[-3000:]
 
 
 def commits(folder: Path) -> int:
@@ -197,12 +203,12 @@ def commits(folder: Path) -> int:
 
 
 def kill_on_the_way(driver: subprocess.Popen[bytes], folder: Path) -> None:
-    """SIGKILL, once each table was made and some micro-batches are in: nobody is left to tidy up."""
-    while commits(folder) < 2 * len(QUERIES) and driver.poll() is None:
+    """SIGKILL, once the tables are made (two commits each) and a few micro-batches are in."""
+    while commits(folder) < 4 * len(QUERIES) and driver.poll() is None:
         time.sleep(0.05)
     time.sleep(random.uniform(0, 1))
     if driver.poll() is not None:
-        raise SystemExit("the driver ended before it could be killed")
+        raise SystemExit(f"the driver ended before it could be killed: {last_words(folder)}")
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
     print(f"the driver was killed after {commits(folder)} commits", flush=True)
@@ -264,7 +270,7 @@ def main(number: int) -> int:
         kill_on_the_way(start(folder, broker.address), folder)
         send(broker.address, {topic: log[topic][until:] for topic, until in parts.items()})
         if code := start(folder, broker.address).wait():
-            raise SystemExit(f"the driver ended with code {code}")
+            raise SystemExit(f"the driver ended with code {code}: {last_words(folder)}")
         spark = session()
         different = ask(spark, folder)
         missing, extra = compare(spark, folder, log)
