@@ -71,7 +71,7 @@ QUESTIONS = {
     "under way now": """
         SELECT region, state, stage, COUNT(*) AS orders, SUM(amount) AS amount
         FROM status WHERE is_current AND state <> 'cancelled' AND (stage IS NULL OR stage <> 'delivered')
-        GROUP BY region, state, stage ORDER BY region, state, stage""",
+        GROUP BY region, state, stage ORDER BY region, state, stage NULLS FIRST""",
     "as it was on 3 March at noon": """
         SELECT state, COUNT(*) AS orders, SUM(amount) AS amount FROM status
         WHERE valid_from <= TIMESTAMP '2024-03-03 12:00:00'
