@@ -76,6 +76,7 @@ def check_queries(spark: Any, folder: Path) -> None:
     query = follow(rc.spark.stream(spark, QUERY, {"leases": reader, "users": users}), folder / "of a frame")
     changelog = rc.spark.read_changelog(spark, folder / "of a frame" / "changelog")
     assert sort(rc.spark.history(changelog).toArrow()) == expected(parts, None)
+    assert {row["_batch"] for row in changelog.collect()} == {0}
     assert rc.spark.metrics(query).operators[0].events_out == 40
 
 

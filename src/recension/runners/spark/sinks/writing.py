@@ -208,6 +208,7 @@ class MicroBatchWriter:
 
     def write(self, frame: DataFrame, batch: MicroBatch) -> int:
         """Commit a micro-batch, here without its rows, to all tables that lack it; gives how many it has."""
+        frame = _numbered(frame, batch.number)
         for sink in self._sinks:
             if isinstance(sink, LakeSink):
                 sink.open(self._session.of(frame.sparkSession))
@@ -253,6 +254,14 @@ class MicroBatchWriter:
                 if writer is not None:
                     sink.commit(batch, parts)
         return written.rows
+
+
+def _numbered(frame: DataFrame, number: int) -> DataFrame:
+    """The rows with the number of their micro-batch, which on Connect tasks are not told (`batch_id`)."""
+    if not is_connect(frame.sparkSession):
+        return frame
+    known = F.when(F.col(BATCH) >= 0, F.col(BATCH)).otherwise(F.lit(number).cast("bigint"))
+    return frame.withColumn(BATCH, known)
 
 
 def _count(frame: DataFrame) -> tuple[int, int]:
