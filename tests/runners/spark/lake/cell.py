@@ -93,8 +93,11 @@ def session_of(cell: Cell, folder: Path) -> Iterator[Any]:
     settings = SESSION_SETTINGS | local | {name.replace("__", "."): value for name, value in given.items()}
     with running_server(cell.master, settings, folder / "server.txt") as address:
         spark = SparkSession.builder.remote(address).getOrCreate()
-        yield spark
-        spark.stop()
+        try:
+            yield spark
+        finally:
+            # A client whose server is gone asks for it again and again.
+            spark.stop()
 
 
 def recover(spark: Any, folder: Path, where: Places) -> None:

@@ -135,17 +135,20 @@ def main() -> None:
     light = {"spark.driver.extraJavaOptions": SHORT_LIVED}
     with running_server("local[2]", settings | light, folder / "server.txt") as address:
         spark = SparkSession.builder.remote(address).getOrCreate()
-        if every:
-            from tests.runners.spark.stream.test_agreement import agree, sample
+        try:
+            if every:
+                from tests.runners.spark.stream.test_agreement import agree, sample
 
-            cases = [case for case in sample(every, plans) if len(case.turns()) <= steps]
-            agree(spark, cases, 2, folder)
-        else:
-            check_queries(spark, folder)
-            if settings:
-                check_two_at_once(spark, folder)
-        print(AGREED)
-        spark.stop()
+                cases = [case for case in sample(every, plans) if len(case.turns()) <= steps]
+                agree(spark, cases, 2, folder)
+            else:
+                check_queries(spark, folder)
+                if settings:
+                    check_two_at_once(spark, folder)
+            print(AGREED)
+        finally:
+            # A client whose server is gone asks for it again and again.
+            spark.stop()
 
 
 if __name__ == "__main__":
