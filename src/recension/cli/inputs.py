@@ -85,7 +85,7 @@ def refuse_versions(paths: Mapping[str, Path], plan: Node) -> None:
 def open_inputs(
     paths: Mapping[str, Path], plan: Node, unchecked_sources: set[str], batch_size: int
 ) -> dict[str, StreamReader]:
-    """The streams at the paths, each with the options of its source. Files are opened, not yet read."""
+    """The streams at the paths, each read as its source says. Their files are opened, and not yet read."""
     known = {node.name: node for node in walk(plan) if isinstance(node, Source)}
     for name, path in paths.items():
         if name not in known:

@@ -34,7 +34,7 @@ _STEPS: Final = 2_000
 
 
 @dataclass(frozen=True)
-class InspectedRecording:
+class Inspected:
     """A recording, which can be read again while it grows; and the query, if it is known."""
 
     read: Callable[[], Recording]
@@ -44,19 +44,19 @@ class InspectedRecording:
 @contextmanager
 def open_recording(
     target: str, inputs: Sequence[str], batch_size: int | None, *, close: bool
-) -> Iterator[InspectedRecording]:
+) -> Iterator[Inspected]:
     """The recording to show; a temporary one if the path is not a recording."""
     is_query = split_query(target)[0].suffix == ".py"
     if inputs and not is_query:
         raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
     if (Path(target) / MANIFEST).is_file():
-        yield InspectedRecording(partial(read_recording, target))
+        yield Inspected(partial(read_recording, target))
         return
     with TemporaryDirectory(prefix="recension-") as folder:
         made = Path(folder) / "recording"
         if not is_query and (log := read_micro_batches(target)) is not None:
             with _FollowedChangelog(made, Path(target), log) as followed:
-                yield InspectedRecording(followed.read)
+                yield Inspected(followed.read)
             return
         if is_query:
             plan, paths = load_query(target).plan, parse_inputs(inputs)
@@ -65,11 +65,11 @@ def open_recording(
             name = Path(target).stem
             plan, paths = Source(name, open_stream(Path(target)).schema), {name: Path(target)}
         _record_run(made, plan, paths, batch_size or _choose_size(plan, paths), close=close)
-        yield InspectedRecording(partial(read_recording, made), plan)
+        yield Inspected(partial(read_recording, made), plan)
 
 
 @contextmanager
-def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[InspectedRecording]:
+def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[Inspected]:
     """The query of a checkpoint, with its recording, its changelog or the given path."""
     # Spark's modules are loaded if they are used.
     from recension.runners.spark.checkpoint_view import CheckpointReader
@@ -100,7 +100,7 @@ def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[InspectedR
             }
             return replace(recording, manifest=recording.manifest | told)
 
-        yield InspectedRecording(read)
+        yield Inspected(read)
 
 
 def _sources(plan: list[dict[str, Any]]) -> dict[str, int]:
