@@ -1,4 +1,4 @@
-"""A Kafka broker of one process, on loopback, for tests and benchmarks.
+"""A Kafka broker of one process, on loopback, for tests, benchmarks and examples.
 
 Its jars come from `scripts/kafka_jars.py`. It is started in a few seconds, keeps its port over a restart, and
 is ended by its own process id. Topics are made by two messages of Kafka's own protocol: no client is needed.
@@ -190,7 +190,7 @@ def running_broker(folder: Path, memory: str = "512m") -> Iterator[Broker]:
 
 
 def ends_with_parent() -> list[str]:
-    """Before a command: it ends with the tests, also if they are killed. Only where Linux has the tool."""
+    """Before a command: it ends with who started it, also if that is killed; where Linux has the tool."""
     tool = shutil.which("setpriv")
     return [] if tool is None else [tool, "--pdeathsig", "KILL"]
 
