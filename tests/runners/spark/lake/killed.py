@@ -1,0 +1,62 @@
+"""A query that writes both tables in a lake format, to be killed: ``killed.py FOLDER FORMAT MASTER``.
+
+It reads the files of FOLDER/in, one a micro-batch, as they come. Started again, it goes on from its
+checkpoint. Once there is a file FOLDER/end, it reads what is there and ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from scripts.lake_jars import jars
+from tests.runners.spark.sinks.test_queries import stream
+from tests.runners.spark.standalone import settings_of
+from tests.short_sessions import short_session
+
+import recension as rc
+from recension.runners.spark.lake.delta import SETTINGS
+from recension.runners.spark.session import is_local_master
+from recension.runners.spark.sinks import writing
+
+NAMES = {"delta": "delta:{folder}/lake/db/{name}", "iceberg": "killed.db.{name}"}
+
+
+def addresses(lake: str, folder: Path) -> dict[str, str]:
+    """Where the tables are, which lie in FOLDER/lake/db/log and FOLDER/lake/db/history in either format."""
+    return {
+        sink: NAMES[lake].format(folder=folder, name=name)
+        for sink, name in (("changelog", "log"), ("history", "history"))
+    }
+
+
+def with_catalog(spark: Any, folder: Path) -> Any:
+    """The session, with the catalog of a folder for Iceberg."""
+    spark.conf.set("spark.sql.catalog.killed", "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set("spark.sql.catalog.killed.type", "hadoop")
+    spark.conf.set("spark.sql.catalog.killed.warehouse", f"file:{folder}/lake")
+    return spark
+
+
+def main(folder: Path, lake: str, master: str) -> None:
+    """Write until the end is asked for."""
+    found = {"spark.jars": ",".join(map(str, jars(lake)))} | (SETTINGS if lake == "delta" else {})
+    settings = {name.replace(".", "__"): value for name, value in found.items()}
+    spark = rc.spark.session(master, "killed", **short_session(), **settings, **settings_of(master))
+    if not is_local_master(master):
+        writing.FEW = -1  # Python workers net every micro-batch
+    # Lost tasks are warnings.
+    spark.sparkContext.setLogLevel("WARN")
+    rows = stream(with_catalog(spark, folder), folder / "in")
+    query = rc.spark.write(rows, **addresses(lake, folder), checkpoint=folder / "ck")
+    while query.isActive and not (folder / "end").exists():
+        time.sleep(0.05)
+    query.processAllAvailable()
+    query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
