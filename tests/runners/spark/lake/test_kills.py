@@ -142,8 +142,9 @@ class Killed:
         """Start the query, and kill it at a moment of a micro-batch."""
         self.feed(3)
         program, tables = self.start(), [self._table("history"), self._table("log")]
-        program.wait_for(lambda: any("java" in p.command for p in program.family()))
-        java = next(p.pid for p in program.family() if "java" in p.command)
+        program.wait_for(lambda: program.java() is not None)
+        java = program.java()
+        assert java is not None
         if moment == "any":
             program.wait_for(lambda: self._is_at("written", tables))
             time.sleep(self.rng.uniform(0, ANY))
@@ -186,6 +187,11 @@ class OnCluster(Program):
     def __init__(self, module: str, *arguments: str, log: Path, nodes: tuple[int, ...] = ()) -> None:
         super().__init__(module, *arguments, log=log)
         self._nodes = nodes
+
+    def java(self) -> int | None:
+        """The driver's Java process, which writes; the launcher before it is another."""
+        found = [p for p in self.family() if "/java " in p.command and "SparkSubmit" in p.command]
+        return next((p.pid for p in found if "launcher.Main" not in p.command), None)
 
     def executors(self) -> list[Process]:
         return [p for p in family(*self._nodes) if _EXECUTOR in p.command]
