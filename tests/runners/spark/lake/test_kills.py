@@ -106,6 +106,7 @@ class Killed:
         self.batches = revised(seed, FILES, ELEMENTS)
         self.files = 0
         self.kills: Counter[str] = Counter()
+        self.programs: list[OnCluster] = []
 
     def feed(self, files: int) -> None:
         """Put so many files more there."""
@@ -136,7 +137,14 @@ class Killed:
 
     def start(self, master: str = "local[2,4]", nodes: tuple[int, ...] = ()) -> OnCluster:
         given = (str(self.folder), self.lake, master)
-        return OnCluster(killed.__name__, *given, log=self.folder / "words.txt", nodes=nodes)
+        self.programs.append(OnCluster(killed.__name__, *given, log=self.folder / "words.txt", nodes=nodes))
+        return self.programs[-1]
+
+    def stop(self) -> None:
+        """Leave nothing running, however the test ends."""
+        for program in self.programs:
+            if program.is_running():
+                program.kill()
 
     def kill_driver(self, moment: str) -> None:
         """Start the query, and kill it at a moment of a micro-batch."""
@@ -222,12 +230,15 @@ def test_fifty_kills(
 ) -> None:
     spark = killed.with_catalog(request.getfixturevalue(lake), tmp_path)
     run = Killed(tmp_path, lake, seed=len(lake))
-    for moment in islice(cycle(MOMENTS[lake]), DRIVERS):
-        run.kill_driver(moment)
-        print(lake, moment, dict(run.kills), run.done(), flush=True)
-        run.check(spark)
-    _kill_on_cluster(run, standalone)
-    print(lake, dict(run.kills))
+    try:
+        for moment in islice(cycle(MOMENTS[lake]), DRIVERS):
+            run.kill_driver(moment)
+            print(lake, dict(run.kills), run.done(), flush=True)
+            run.check(spark)
+        _kill_on_cluster(run, standalone)
+    finally:
+        run.stop()
+    print(lake, dict(run.kills), run.done(), flush=True)
     assert run.kills.total() - run.kills["missed"] >= 50
     assert min(run.kills[moment] for moment in MOMENTS[lake]) >= 3
     where, expected = killed.addresses(lake, tmp_path), run.expected(run.files)
