@@ -110,13 +110,14 @@ class _Attempt:
         self._snapshot = self._transaction.snapshot()
 
     def run(self, change: SmallChange, note: Note) -> bool:
-        if self._transaction.txnVersion(note.query) >= note.batch:
-            return True
         if not self._is_known():
             return False
-        self._transaction.readWholeTable()
+        # Both of these read the whole log. If the last commit is this driver's, it knows what they say.
         if self._snapshot.version() != self._table.version:
+            if self._transaction.txnVersion(note.query) >= note.batch:
+                return True
             self._read_files()
+        self._transaction.readWholeTable()
         found = self._find(change)
         removed, added = change.fit(found)
         changed = self._remove(found.take(removed))
