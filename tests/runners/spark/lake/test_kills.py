@@ -12,7 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.soak,
 ]
 FILES, ELEMENTS = 250, 100_000
-DRIVERS, EXECUTORS, WORKERS = 28, 12, 10
+DRIVERS, EXECUTORS, WORKERS = 20, 12, 18
 MOMENTS = {
     "delta": ("written", "one table", "both tables", "any"),
     "iceberg": ("written", "staged", "one table", "both tables", "any"),
@@ -218,16 +218,8 @@ class OnCluster(Program):
         return [process for process in found if process.pid in daemons and process.parent in daemons]
 
 
-@pytest.fixture
-def standalone(tmp_path: Path) -> Iterator[Standalone]:
-    with running_cluster(tmp_path / "cluster") as found:
-        yield found
-
-
 @pytest.mark.parametrize("lake", ["delta", "iceberg"])
-def test_fifty_kills(
-    request: pytest.FixtureRequest, standalone: Standalone, tmp_path: Path, lake: str
-) -> None:
+def test_fifty_kills(request: pytest.FixtureRequest, tmp_path: Path, lake: str) -> None:
     spark = killed.with_catalog(request.getfixturevalue(lake), tmp_path)
     run = Killed(tmp_path, lake, seed=len(lake))
     try:
@@ -235,7 +227,8 @@ def test_fifty_kills(
             run.kill_driver(moment)
             print(lake, dict(run.kills), run.done(), flush=True)
             run.check(spark)
-        _kill_on_cluster(run, standalone)
+        with running_cluster(tmp_path / "cluster") as cluster:
+            _kill_on_cluster(run, cluster)
     finally:
         run.stop()
     print(lake, dict(run.kills), run.done(), flush=True)

@@ -126,6 +126,12 @@ def net_columns(stream: spark.StructType) -> spark.StructType:
     return spark.StructType([*times, *payload_of(stream), *counts])
 
 
+def event_columns(stream: spark.StructType) -> spark.StructType:
+    """The columns of `NetRows.events`."""
+    columns = [field for field in net_columns(stream) if field.name != ORDINAL]
+    return spark.StructType([*columns, spark.StructField(EVENT, spark.LongType())])
+
+
 def net_frame(frame: DataFrame, batch: MicroBatch, cti: int, buckets: int) -> DataFrame:
     """The same by tasks, a bucket each; ``batch`` has no rows."""
     columns = net_columns(frame.schema)

@@ -5,8 +5,9 @@ Guarantees  a micro-batch is one commit, which says in its own metadata what it 
             skipped if it is of the same query and input, and refused otherwise, as in tables of our own.
             A retraction whose event is not there fails, and nothing is committed.
 State       what the last commits say. It only saves asking the table.
-Cost        changelog: one append. History: one MERGE over the files in which the changed events may be; if
-            equal events are about, it is tried once in vain, and a look at those files comes before it.
+Cost        changelog: one append. History: few rows in Delta by a commit of the driver's own
+            (`delta_commit`); otherwise one MERGE over the files in which the changed events may be. If equal
+            events are about, that is tried once in vain, and a look at those files comes before it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -24,7 +26,7 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from recension.core.batch import Index
 from recension.core.errors import RecensionError
@@ -36,6 +38,7 @@ from recension.runners.spark.lake.changes import (
     NET,
     Found,
     NetRows,
+    event_columns,
     fit_ordinals,
     net_columns,
     net_frame,
@@ -265,29 +268,26 @@ class LakeHistory(LakeSink):
         if self._commits is None or not len(net.starts):
             return False
         events = net.events()
-        counts = events[NET].to_numpy()
-        names = {VS: self._shape.start, VE: self._shape.end}
-
-        def fit(found: Found) -> tuple[Index, DataFrame | None]:
-            fitted = fit_ordinals(counts, found)
-            if len(fitted.missing):
-                event = events.slice(int(fitted.missing[0]), 1).drop_columns([NET, EVENT]).to_pylist()[0]
-                raise RecensionError(self._failure(note) + str(event))
-            if not len(fitted.added):
-                return fitted.removed, None
-            rows = events.take(fitted.added).drop_columns([NET, EVENT])
-            rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
-            if self._shape.current:
-                rows = rows.append_column(self._shape.current, pc.is_null(rows[self._shape.end]))
-            rows = rows.append_column(ORDINAL, pa.array(fitted.ordinals, pa.int64()))
-            return fitted.removed, self._session.createDataFrame(rows, self.columns()).coalesce(1)
-
-        columns = StructType(
-            [*(f for f in net_columns(self._stream) if f.name != ORDINAL), StructField(EVENT, LongType())]
-        )
-        frame = self._session.createDataFrame(events, columns).coalesce(1)
+        frame = self._session.createDataFrame(events, event_columns(self._stream)).coalesce(1)
+        fit = partial(self._fit, events, note)
         change = SmallChange(frame, net.starts, cti, is_equal(self._shape, self._payload), fit)
         return self._commits.commit(self._session, change, note)
+
+    def _fit(self, events: pa.Table, note: Note, found: Found) -> tuple[Index, DataFrame | None]:
+        """Which of the rows that are there go, and the rows that come."""
+        fitted = fit_ordinals(events[NET].to_numpy(), found)
+        if len(fitted.missing):
+            event = events.slice(int(fitted.missing[0]), 1).drop_columns([NET, EVENT]).to_pylist()[0]
+            raise RecensionError(self._failure(note) + str(event))
+        if not len(fitted.added):
+            return fitted.removed, None
+        rows = events.take(fitted.added).drop_columns([NET, EVENT])
+        names = {VS: self._shape.start, VE: self._shape.end}
+        rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
+        if self._shape.current:
+            rows = rows.append_column(self._shape.current, pc.is_null(rows[self._shape.end]))
+        rows = rows.append_column(ORDINAL, pa.array(fitted.ordinals, pa.int64()))
+        return fitted.removed, self._session.createDataFrame(rows, self.columns()).coalesce(1)
 
     def _failure(self, note: Note) -> str:
         return (
