@@ -24,7 +24,7 @@ from recension.runners.spark.sinks import writing
 NAMES = {"delta": "delta:{folder}/lake/db/{name}", "iceberg": "killed.db.{name}"}
 
 
-def addresses(lake: str, folder: Path) -> dict[str, str]:
+def addresses(lake: str, folder: Path) -> dict[str, Any]:
     """Where the tables are, which lie in FOLDER/lake/db/log and FOLDER/lake/db/history in either format."""
     return {
         sink: NAMES[lake].format(folder=folder, name=name)
@@ -46,11 +46,12 @@ def main(folder: Path, lake: str, master: str) -> None:
     settings = {name.replace(".", "__"): value for name, value in found.items()}
     spark = rc.spark.session(master, "killed", **short_session(), **settings, **settings_of(master))
     if not is_local_master(master):
-        writing.FEW = -1  # Python workers net every micro-batch
+        vars(writing)["FEW"] = -1  # Python workers net every micro-batch
     # Lost tasks are warnings.
     spark.sparkContext.setLogLevel("WARN")
     rows = stream(with_catalog(spark, folder), folder / "in")
-    query = rc.spark.write(rows, **addresses(lake, folder), checkpoint=folder / "ck")
+    where: dict[str, Any] = addresses(lake, folder)
+    query = rc.spark.write(rows, **where, checkpoint=folder / "ck")
     while query.isActive and not (folder / "end").exists():
         time.sleep(0.05)
     query.processAllAvailable()
