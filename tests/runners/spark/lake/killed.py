@@ -1,7 +1,7 @@
-"""A query that writes both tables in a lake format, to be killed: ``killed.py FOLDER FORMAT MASTER``.
+"""A query that writes both tables in a lake format, to be killed: ``killed.py FOLDER FORMAT MASTER WRITER``.
 
 It reads the files of FOLDER/in, one a micro-batch, as they come. Started again, it goes on from its
-checkpoint. Once there is a file FOLDER/end, it reads what is there and ends.
+checkpoint. The WRITER of all micro-batches is the ``driver`` or its ``tasks``. Once there is a file FOLDER/end, it reads what is there and ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tests.short_sessions import short_session
 
 import recension as rc
 from recension.runners.spark.lake.delta import SETTINGS
-from recension.runners.spark.session import is_local_master
 from recension.runners.spark.sinks import writing
 
 NAMES = {"delta": "delta:{folder}/lake/db/{name}", "iceberg": "killed.db.{name}"}
@@ -40,13 +39,26 @@ def with_catalog(spark: Any, folder: Path) -> Any:
     return spark
 
 
-def main(folder: Path, lake: str, master: str) -> None:
+def written_by(writer: str) -> None:
+    """Let the driver write every micro-batch, also the first, or tasks, however few rows it has."""
+    vars(writing)["FEW"] = writing.FEW if writer == "driver" else -1
+    begin = writing.MicroBatchWriter.__init__
+
+    def begin_with_few(self: writing.MicroBatchWriter, *given: Any) -> None:
+        begin(self, *given)
+        self._rows = 0
+
+    vars(writing)["MicroBatchWriter"] = type(
+        "MicroBatchWriter", (writing.MicroBatchWriter,), {"__init__": begin_with_few}
+    )
+
+
+def main(folder: Path, lake: str, master: str, writer: str) -> None:
     """Write until the end is asked for."""
+    written_by(writer)
     found = {"spark.jars": ",".join(map(str, jars(lake)))} | (SETTINGS if lake == "delta" else {})
     settings = {name.replace(".", "__"): value for name, value in found.items()}
     spark = rc.spark.session(master, "killed", **short_session(), **settings, **settings_of(master))
-    if not is_local_master(master):
-        vars(writing)["FEW"] = -1  # Python workers net every micro-batch
     # Lost tasks are warnings.
     spark.sparkContext.setLogLevel("WARN")
     rows = stream(with_catalog(spark, folder), folder / "in")
@@ -60,4 +72,4 @@ def main(folder: Path, lake: str, master: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(Path(sys.argv[1]), *sys.argv[2:])

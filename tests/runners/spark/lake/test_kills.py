@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ MOMENTS = {
     "delta": ("written", "one table", "both tables", "any"),
     "iceberg": ("written", "staged", "one table", "both tables", "any"),
 }
+WRITERS = ("driver", "tasks", "driver", "tasks", "driver")
 ANY = 3.0  # seconds
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 
@@ -135,8 +135,8 @@ class Killed:
         names = (self.folder / "ck" / "commits").glob("[0-9]*")
         return max((int(file.name) for file in names), default=-1) + 1
 
-    def start(self, master: str = "local[2,4]", nodes: tuple[int, ...] = ()) -> OnCluster:
-        given = (str(self.folder), self.lake, master)
+    def start(self, writer: str, master: str = "local[2,4]", nodes: tuple[int, ...] = ()) -> OnCluster:
+        given = (str(self.folder), self.lake, master, writer)
         self.programs.append(OnCluster(killed.__name__, *given, log=self.folder / "words.txt", nodes=nodes))
         return self.programs[-1]
 
@@ -146,10 +146,10 @@ class Killed:
             if program.is_running():
                 program.kill()
 
-    def kill_driver(self, moment: str) -> None:
+    def kill_driver(self, moment: str, writer: str) -> None:
         """Start the query, and kill it at a moment of a micro-batch."""
         self.feed(3)
-        program, tables = self.start(), [self._table("history"), self._table("log")]
+        program, tables = self.start(writer), [self._table("history"), self._table("log")]
         program.wait_for(lambda: program.java() is not None)
         java = program.java()
         assert java is not None
@@ -223,9 +223,9 @@ def test_fifty_kills(request: pytest.FixtureRequest, tmp_path: Path, lake: str) 
     spark = killed.with_catalog(request.getfixturevalue(lake), tmp_path)
     run = Killed(tmp_path, lake, seed=len(lake))
     try:
-        for moment in islice(cycle(MOMENTS[lake]), DRIVERS):
-            run.kill_driver(moment)
-            print(lake, dict(run.kills), run.done(), flush=True)
+        for writer, moment in [(w, moment) for w in WRITERS for moment in MOMENTS[lake]][:DRIVERS]:
+            run.kill_driver(moment, writer)
+            print(lake, writer, dict(run.kills), run.done(), flush=True)
             run.check(spark)
         with running_cluster(tmp_path / "cluster") as cluster:
             _kill_on_cluster(run, cluster)
@@ -245,7 +245,7 @@ def test_fifty_kills(request: pytest.FixtureRequest, tmp_path: Path, lake: str) 
 def _kill_on_cluster(run: Killed, cluster: Standalone) -> None:
     """Executors and Python workers, one after the other; in the end one of the two workers of the cluster."""
     run.feed(2)
-    program = run.start(cluster.master, tuple(cluster.workers))
+    program = run.start("tasks", cluster.master, tuple(cluster.workers))
     for kind in [*["executor"] * EXECUTORS, *["Python worker"] * WORKERS]:
         run.feed(3)
         run.wait_for_batch(program)
