@@ -1,7 +1,8 @@
 """A query that writes both tables in a lake format, to be killed: ``killed.py FOLDER FORMAT MASTER WRITER``.
 
 It reads the files of FOLDER/in, one a micro-batch, as they come. Started again, it goes on from its
-checkpoint. The WRITER of all micro-batches is the ``driver`` or its ``tasks``. Once there is a file FOLDER/end, it reads what is there and ends.
+checkpoint. The WRITER of all micro-batches is the ``driver`` or its ``tasks``. Once there is a file
+FOLDER/end, it reads what is there and ends.
 """
 
 from __future__ import annotations
