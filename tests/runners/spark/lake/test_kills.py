@@ -225,21 +225,21 @@ def test_fifty_kills(request: pytest.FixtureRequest, tmp_path: Path, lake: str) 
     try:
         for writer, moment in [(w, moment) for w in WRITERS for moment in MOMENTS[lake]][:DRIVERS]:
             run.kill_driver(moment, writer)
-            print(lake, writer, dict(run.kills), run.done(), flush=True)
+            print(f"\n{lake}: {dict(run.kills)}, {run.done()} micro-batches", flush=True)
             run.check(spark)
         with running_cluster(tmp_path / "cluster") as cluster:
             _kill_on_cluster(run, cluster)
     finally:
         run.stop()
-    print(lake, dict(run.kills), run.done(), flush=True)
-    assert run.kills.total() - run.kills["missed"] >= 50
-    assert min(run.kills[moment] for moment in MOMENTS[lake]) >= 3
+    print(f"\n{lake}: {dict(run.kills)}, {run.done()} micro-batches", flush=True)
     where, expected = killed.addresses(lake, tmp_path), run.expected(run.files)
     assert_same(history_of(rc.spark.read_history(spark, where["history"])), expected)
     log = rc.spark.read_changelog(spark, where["changelog"])
     assert_same(history_of(rc.spark.history(log)), expected)
     elements = sum(map(len, run.batches[: run.files]))
     assert log.count() == log.select("_batch", "_seq").distinct().count() == elements
+    assert run.kills.total() - run.kills["missed"] >= 50
+    assert min(run.kills[moment] for moment in MOMENTS[lake]) >= 3
 
 
 def _kill_on_cluster(run: Killed, cluster: Standalone) -> None:
@@ -256,7 +256,7 @@ def _kill_on_cluster(run: Killed, cluster: Standalone) -> None:
         else:
             program.kill_python_worker(run.keep_busy)
         run.kills[kind] += 1
-        print(run.lake, dict(run.kills), run.done(), flush=True)
+        print(f"\n{run.lake}: {dict(run.kills)}, {run.done()} micro-batches", flush=True)
     run.feed(4)
     cluster.lose_worker(0)
     run.kills["worker of the cluster"] += 1
