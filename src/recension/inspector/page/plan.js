@@ -90,7 +90,10 @@ export class PlanGraph {
       const more = [rate ? `${count(rate)}/s` : "", dropped ? `${count(dropped)} dropped` : "", held ? `${count(held)} held` : ""].filter(Boolean).join(" · ");
       numbers.textContent = `+${count(inserts)}  −${count(retractions)}` + (more ? ` · ${more}` : "");
       const cti = edge ? edge.ctiAt(moment) : BigInt(about.cti);
-      until.textContent = (edge ? "" : "not recorded · ") + (cti === undefined || cti === BEGINNING ? "nothing final" : `final to ${this.times.write(cti)}`);
+      const words = (edge ? "" : "not recorded · ") + (cti === undefined || cti === BEGINNING ? "nothing final" : `final to ${this.times.write(cti)}`);
+      // The second is near enough here; in full it is what is said to who points at it.
+      until.textContent = words.replace(/(:\d\d)\.\d+/, "$1");
+      button.title += `\n${words}`;
     }
     for (const line of this.lines.children) line.classList.toggle("lit", lit.has(line.dataset.from) && lit.has(line.dataset.to));
   }
