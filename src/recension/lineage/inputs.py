@@ -83,7 +83,7 @@ class SourceInput:
 
     def _rows_where(self, where: tuple[tuple[str, Any], ...]) -> Index:
         """The rows with these values, at all times: they are asked for again when more time is needed."""
-        key = tuple((name, value_order(value)) for name, value in where)
+        key = _key_of(where)
         if key not in self._found:
             keep = self.batch.is_data()
             for name, value in where:
@@ -115,6 +115,10 @@ class SourceInput:
             return replace(session.history(), time_type=TICKS)
 
 
+def _key_of(where: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+    return tuple((name, value_order(value)) for name, value in where)
+
+
 def _touching(history: History, region: Region) -> History:
     return history.filter((history.vs <= region.end) & (history.ve >= region.start))
 
@@ -138,28 +142,30 @@ class FileInput:
 
     def part(self, region: Region) -> SourceInput:
         """An input that has all of a region."""
-        found = self._find(region.where)
-        if found is None:
-            return self._whole
-        batch, is_data = found.batch, found.batch.is_data()
-        near = is_data & (batch.vs <= region.end)
+        key = region.start, region.end, _key_of(region.where)
+        if key not in self._parts:
+            found = self._find(region.where)
+            self._parts[key] = self._whole if found is None else self._read(found, region)
+        return self._parts[key]
+
+    def _read(self, found: FoundElements, region: Region) -> SourceInput:
+        batch = found.batch
+        near = batch.is_data() & (batch.vs <= region.end)
         if region.start > BEGINNING and not self.source.are_rows:
             # The elements of an event have one start, wherever it ends.
             starts = batch.vs[near & (new_end(batch) >= region.start)]
             near &= np.isin(batch.vs, starts)
         is_new = (batch.kind == CTI) & (batch.vs > frontier_before(batch, BEGINNING))
-        read = near | is_new
         # A CTI that does not advance is not counted as an element.
         stale = found.places[(batch.kind == CTI) & ~is_new]
-        places = np.append(found.places[read], len(self.stream))
-        elements = self.stream.read(places[:-1])
-        return SourceInput(
-            self.source, elements, self.kind, self.is_closed, places=places - np.searchsorted(stale, places)
-        )
+        part = found.filter(near | is_new)
+        places = np.append(part.places, len(self.stream))
+        places -= np.searchsorted(stale, places)
+        return SourceInput(self.source, self.stream.read(part), self.kind, self.is_closed, places=places)
 
     def _find(self, where: tuple[tuple[str, Any], ...]) -> FoundElements | None:
         """Times and places of the elements with these values, and of CTIs; None if some open and close."""
-        key = tuple((name, value_order(value)) for name, value in where)
+        key = _key_of(where)
         if key not in self._found:
 
             def keep(batch: EventBatch) -> Mask:
@@ -175,6 +181,10 @@ class FileInput:
 
     @cached_property
     def _found(self) -> dict[tuple[Any, ...], FoundElements | None]:
+        return {}
+
+    @cached_property
+    def _parts(self) -> dict[tuple[Any, ...], SourceInput]:
         return {}
 
     @cached_property

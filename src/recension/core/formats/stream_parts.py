@@ -7,13 +7,13 @@ groups in which no wanted element is. Only what is read is checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, concat, empty
+from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, null_payload
 from recension.core.formats.decode import Decoder
 from recension.core.formats.parquet import ParquetRows
 from recension.core.formats.stream_files import FileChunk, StreamFile
@@ -28,10 +28,14 @@ def can_read_parts(file: StreamFile) -> bool:
 
 @dataclass(frozen=True)
 class FoundElements:
-    """Elements with some of their columns, and their places in the stream, from 0."""
+    """Elements with some of their columns, and their places in the stream, from 0, ascending."""
 
     batch: EventBatch
     places: Index
+
+    def filter(self, keep: Mask) -> FoundElements:
+        """Those that are wanted."""
+        return FoundElements(self.batch.filter(keep), self.places[keep])
 
 
 class StreamParts:
@@ -60,10 +64,20 @@ class StreamParts:
                 first += len(rows)
         return FoundElements(concat(found), np.concatenate(places))
 
-    def read(self, places: Index) -> EventBatch:
-        """The elements at some places (ascending), which must be a valid stream; a fault names its row."""
+    def read(self, found: FoundElements) -> EventBatch:
+        """Some elements, whole, which must be a valid stream; a fault names its row. CTIs need no reading."""
+        places, has_payload = found.places, found.batch.kind != CTI
+        ctis = found.batch.filter(~has_payload)
+        data = self._read(places[has_payload])
+        order = np.argsort(np.concatenate([np.flatnonzero(has_payload), np.flatnonzero(~has_payload)]))
+        batch = concat([data, replace(ctis, payload=null_payload(len(ctis), self._schema))]).take(order)
+        file = np.searchsorted(self._firsts, places, "right") - 1
+        names = [file.name for file in self._files]
+        origin = names, file, places - self._firsts[file] + 1
+        return self._check(FileChunk(batch, names[0], 1, origin)) if len(batch) else batch
+
+    def _read(self, places: Index) -> EventBatch:
         decoder, parts = Decoder(self._schema, "raise"), [empty(self._schema)]
-        files, rows_of = list[Index](), list[Index]()
         for number, (file, start) in enumerate(zip(self._files, self._firsts.tolist(), strict=False)):
             low, high = np.searchsorted(places, self._firsts[number : number + 2])
             wanted, columns = places[low:high] - start, file.columns_to_read(self._schema)
@@ -71,12 +85,7 @@ class StreamParts:
                 batch = decoder.decode(rows, file.layout, file.name, first + 1).batch
                 here = wanted[slice(*np.searchsorted(wanted, (first, first + len(rows))))]
                 parts.append(batch.take(here - first))
-                files.append(np.full(len(here), number))
-                rows_of.append(here + 1)
-        if not files:
-            return parts[0]
-        origin = [file.name for file in self._files], np.concatenate(files), np.concatenate(rows_of)
-        return self._check(FileChunk(concat(parts), origin[0][0], 1, origin))
+        return concat(parts)
 
 
 def _rows_of(file: StreamFile) -> ParquetRows:
