@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from tests.inspector.conftest import HOSTILE, ONLINE, lease
@@ -353,6 +354,19 @@ def test_differences_are_those_of_the_histories(browser: Browser, tmp_path: Path
         browser.wait_for(lambda words=words: words in browser.text("#pane-0-0 .summary"))  # type: ignore[misc]
     assert left != right
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize(("policy", "words"), [("drop", "1 late · 1 dropped"), ("adjust", "1 late")])
+def test_the_plan_shows_what_came_late(browser: Browser, tmp_path: Path, policy: Any, words: str) -> None:
+    live = rc.session(rc.source("leases", ONLINE.schema, on_violation=policy))
+    with rc.record(live, tmp_path / "r"):
+        live.push("leases", [rc.Cti(7), rc.Insert({"site": "Oslo", "n": 1}, 6, 9)])
+    shown = Shown("late", [("r", read_recording(tmp_path / "r"))])
+    asked = Questions(shown, [partial(read_recording, tmp_path / "r")], None)
+    (tmp_path / "late.html").write_text(page_in_one_file(asked.export({})), encoding="utf-8")
+    browser.open((tmp_path / "late.html").as_uri())
+    assert f" · {words}" in browser.text(".step .numbers")
+    assert ("dropped" in browser.text(".step .numbers")) == (policy == "drop")
 
 
 def test_a_growing_recording_is_followed(browser: Browser, tmp_path: Path) -> None:
