@@ -26,15 +26,14 @@ from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.runners.finite import push_inputs
 from recension.runners.local import Session
-from recension.runners.recording import Recording, read_recording
-from recension.runners.recording_files import MANIFEST
+from recension.runners.recording import Recording, is_recording, read_recording
 
 # So many steps are enough to step through.
 _STEPS: Final = 2_000
 
 
 @dataclass(frozen=True)
-class Inspected:
+class InspectedRecording:
     """A recording, which can be read again while it grows; and the query, if it is known."""
 
     read: Callable[[], Recording]
@@ -44,19 +43,19 @@ class Inspected:
 @contextmanager
 def open_recording(
     target: str, inputs: Sequence[str], batch_size: int | None, *, close: bool
-) -> Iterator[Inspected]:
+) -> Iterator[InspectedRecording]:
     """The recording to show; a temporary one if the path is not a recording."""
     is_query = split_query(target)[0].suffix == ".py"
     if inputs and not is_query:
         raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
-    if (Path(target) / MANIFEST).is_file():
-        yield Inspected(partial(read_recording, target))
+    if is_recording(Path(target)):
+        yield InspectedRecording(partial(read_recording, target))
         return
     with TemporaryDirectory(prefix="recension-") as folder:
         made = Path(folder) / "recording"
         if not is_query and (log := read_micro_batches(target)) is not None:
             with _FollowedChangelog(made, Path(target), log) as followed:
-                yield Inspected(followed.read)
+                yield InspectedRecording(followed.read)
             return
         if is_query:
             plan, paths = load_query(target).plan, parse_inputs(inputs)
@@ -65,11 +64,11 @@ def open_recording(
             name = Path(target).stem
             plan, paths = Source(name, open_stream(Path(target)).schema), {name: Path(target)}
         _record_run(made, plan, paths, batch_size or _choose_size(plan, paths), close=close)
-        yield Inspected(partial(read_recording, made), plan)
+        yield InspectedRecording(partial(read_recording, made), plan)
 
 
 @contextmanager
-def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[Inspected]:
+def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[InspectedRecording]:
     """The query of a checkpoint, with its recording, its changelog or the given path."""
     # Spark's modules are loaded if they are used.
     from recension.runners.spark.checkpoint_view import CheckpointReader
@@ -100,7 +99,7 @@ def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[Inspected]
             }
             return replace(recording, manifest=recording.manifest | told)
 
-        yield Inspected(read)
+        yield InspectedRecording(read)
 
 
 def _sources(plan: list[dict[str, Any]]) -> dict[str, int]:
