@@ -8,7 +8,7 @@ The default row is what a newcomer writes: floats, text keys, timestamps, nothin
 answers at once, Parquet. Each other row differs in one choice, the last one in all. W1 is a hopping window of
 10 s every 2 s, W2 an interval join (of half as many events), W3 a tumbling window of 10 s; 20 % of the rows
 are late by up to 30 s. The input comes in 40 steps, and what each gave is read. Rates are events per second
-of one core's time, reading of files included. Each cell is a process of its own; the median of its runs counts.
+of one core's time, reading of files included. Each cell is a process of its own; the median run counts.
 """
 
 from __future__ import annotations
