@@ -63,8 +63,13 @@ class _Slots:
             hashes, codes = hashes[lost], codes[lost]
         self._rest.push(hashes, codes.astype(np.int64) - 1)
 
-    def forget(self, hashes: Hashes) -> None:
+    def forget(self, hashes: Hashes, numbers: Index) -> None:
         """The numbers of these keys go to others, which are known by them from now on."""
+        # Slots are never written to again: a key is among the rest if none of its slots has its number.
+        codes = (numbers + 1).astype(np.int32)
+        for probe in _PROBES:
+            is_elsewhere = self._slots[self._places(hashes, probe)] != codes
+            hashes, codes = hashes[is_elsewhere], codes[is_elsewhere]
         self._rest.remove(hashes)
 
     def find(self, hashes: Hashes, known: Hashes) -> Index:
@@ -193,9 +198,9 @@ class KeyIndex:
         """These numbers go to other keys."""
         old = self._hashes["hash"][numbers]
         self._rows.drop(self._hashes["row"][numbers])
-        self._slots.forget(old)
+        self._slots.forget(old, numbers)
         if self._larger is not None:
-            self._larger.forget(old)
+            self._larger.forget(old, numbers)
 
     def _move_on(self, larger: _Slots, keys: int) -> None:
         """Put some more keys into the larger table; it is used once it has all of them."""
