@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.netting import order_of
 from recension.core.ticks import Ticks
-from recension.operators.state.block_table import sort_keys
+from recension.operators.state.block_table import KeyPacking, sort_keys
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.double_double import Floats
 
 Pair = tuple[Floats, Floats]
+
+_SHORT: Final = 256  # rows of which there is little to spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,15 @@ def axis_steps(
     """
     change = _EndChange(group, vs, a, b, since)
     extra = _Extra.collect(group, since, look, spans, amounts.points)
-    begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
-    is_counted = amounts.points is None
-    if is_counted and (dense := DenseAxis.try_build(begins, ends, looked, amounts.ints)) is not None:
-        pairs = dense.change_pairs(amounts.pairs)
-        if pairs is not None:
-            return _count_steps(dense, change, amounts.ints, pairs, extra)
+    packing = KeyPacking.for_keys([group, extra.group], [a, b, extra.time])
+    begins, ends, looked = (
+        packing.pack(*keys) for keys in ((group, a), (group, b), (extra.group, extra.time))
+    )
+    if amounts.points is None:
+        dense = DenseAxis.try_build(begins, ends, looked, amounts.ints)
+        steps = None if dense is None else _count_steps(dense, packing, change, amounts, extra)
+        if steps is not None:
+            return steps
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
 
 
@@ -183,22 +189,25 @@ class _EndChange:
 
 
 def _count_steps(
-    dense: DenseAxis, change: _EndChange, ints: list[Index], pairs: Sequence[Pair], extra: _Extra
-) -> AxisSteps:
-    at = dense.points()
-    begins, ends = dense.counts()
-    n = begins - ends
-    refs, cover = (begins + ends, n) if change.is_fresh() else map(dense.sum, (change.refs(), change.cover()))
-    covered = np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0
-    every = np.arange(len(at))
+    dense: DenseAxis, packing: KeyPacking, change: _EndChange, amounts: Contributions, extra: _Extra
+) -> AxisSteps | None:
+    """None if floats cannot be added without rounding."""
+    at, is_fresh = dense.points(), change.is_fresh()
+    n = np.cumsum((dense.come - dense.go)[at])
+    # As many values as this are added to one number: at a point, and along the axis.
+    added = max(2 * dense.most_at_one_place, int(n.max(initial=0))) if is_fresh else 2 * len(change.a)
+    pairs = dense.running_pairs(amounts.pairs, at, added)
+    if pairs is None:
+        return None
+    refs, covered = (dense.come + dense.go)[at], n > 0
+    if not is_fresh:
+        refs = dense.sum(change.refs())[at]
+    if not is_fresh or len(extra.cover):
+        cover = dense.come - dense.go if is_fresh else dense.sum(change.cover())
+        covered = np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0
+    group, time = packing.unpack(at + dense.low)
     return AxisSteps(
-        dense.spread(change.group, change.group, extra.group)[at],
-        dense.spread(change.a, change.b, extra.time)[at],
-        refs[at],
-        np.cumsum(n[at]),
-        covered,
-        [np.cumsum(dense.change(x, n)[at]) for x in ints],
-        [_running_pair(pair, at, every, covered) for pair in pairs],
+        group, time, refs, n, covered, [dense.running_total(x, at, n) for x in amounts.ints], pairs
     )
 
 
@@ -297,13 +306,18 @@ class DenseAxis:
 
     Windows do: a batch has far more events than there are window starts in the time it spans. ``begins``,
     ``ends`` and ``looked`` are where changes begin, where they end and what else is looked at, as places from
-    0 to ``size``.
+    0 to ``size``; the first stands for the key ``low``. Where all changes are equally long, by ``lag``, what
+    ends is what began that much earlier. ``come`` and ``go`` count changes that begin and end at each place.
     """
 
     begins: Index
     ends: Index
     looked: Index
+    low: int
     size: int
+    lag: int | None
+    come: Index
+    go: Index
 
     @staticmethod
     def try_build(begins: Index, ends: Index, looked: Index, ints: list[Index]) -> DenseAxis | None:
@@ -315,50 +329,52 @@ class DenseAxis:
         low, high = min(int(k.min()) for k in every), max(int(k.max()) for k in every)
         if high - low > 2 * count:
             return None
-        if any(len(x) * max(int(x.max()), -int(x.min())) >= 2**53 for x in ints if len(x)):
+        if any(len(x) * _largest(x) >= 2**53 for x in ints if len(x)):
             return None
-        return DenseAxis(begins - low, ends - low, looked - low, high - low + 1)
+        begins, ends, size = begins - low, ends - low, high - low + 1
+        lag = _common_lag(begins, ends)
+        come = np.bincount(begins, minlength=size)
+        go = np.bincount(ends, minlength=size) if lag is None else _shift(come, lag)
+        return DenseAxis(begins, ends, looked - low, low, size, lag, come, go)
+
+    @property
+    def most_at_one_place(self) -> int:
+        """How many changes begin, or end, at one place."""
+        return max(int(self.come.max()), int(self.go.max()))
 
     def points(self) -> Index:
         """The places that are used."""
-        is_point = np.zeros(self.size, np.bool_)
-        for places in (self.begins, self.ends, self.looked):
-            is_point[places] = True
+        is_point = (self.come + self.go) > 0
+        is_point[self.looked] = True
         return np.flatnonzero(is_point)
 
-    def spread(self, at_begin: Index, at_end: Index, looked: Index) -> Index:
-        """Values by place, where all that is at a place has the same value."""
-        values = np.empty(self.size, np.int64)
-        values[self.begins], values[self.ends], values[self.looked] = at_begin, at_end, looked
-        return values
-
-    def counts(self) -> tuple[Index, Index]:
-        """How many changes begin and end at each place."""
-        return np.bincount(self.begins, minlength=self.size), np.bincount(self.ends, minlength=self.size)
-
-    def change(self, by: Index, n: Index) -> Index:
-        """What is added where changes begin and taken away where they end; ``n`` is that of one each."""
+    def running_total(self, by: Index, at: Index, n: Index) -> Index:
+        """The sum along the axis of what each change adds; ``n`` is that of one each."""
         # Often all are alike: every value is there, or none is large.
-        if len(by) and bool((by == by[0]).all()):
-            return n * int(by[0])
-        return (np.bincount(self.begins, by, self.size) - np.bincount(self.ends, by, self.size)).astype(
-            np.int64
-        )
+        if len(by) and (is_constant(by) or bool((by == by[0]).all())):
+            return n * int(by[0]) if by[0] else constant(0, len(at))
+        return np.cumsum(self._change(by)[at]).astype(np.int64)
 
-    def change_pairs(self, pairs: Sequence[Pair]) -> list[Pair] | None:
-        """The same of floats, exactly; None if they cannot be added without rounding."""
-        most = 2 * max(int(places.max(initial=0)) for places in self.counts()) if pairs else 0
-        nothing, changes = np.zeros(self.size), list[Pair]()
+    def running_pairs(self, pairs: Sequence[Pair], at: Index, most: int) -> list[Pair] | None:
+        """The same of floats, exactly; None if ``most`` of them cannot be added without rounding.
+
+        Each part is added in floats without rounding, at a place and along the axis: any order gives the
+        same. Where no event changes it is nothing again.
+        """
+        totals = list[Pair]()
         for high, low in pairs:
-            parts = None if bool(low.any()) else dd.exact_parts(high, most)
+            has_low = bool(low[:1].any()) if is_constant(low) else bool(low.any())
+            parts = None if has_low else dd.exact_parts(high, most)
             if parts is None:
                 return None
-            change = nothing, nothing
-            for part in parts:
-                come = np.bincount(self.begins, part, self.size).astype(np.float64, copy=False)
-                change = dd.add(change, (come - np.bincount(self.ends, part, self.size), nothing))
-            changes.append(change)
-        return changes
+            sums = [np.cumsum(self._change(part)[at]) for part in parts]
+            totals.append(dd.add_up(sums, len(at)))
+        return totals
+
+    def _change(self, by: Index | Floats) -> Floats:
+        """What is added where changes begin and taken away where they end."""
+        come = np.bincount(self.begins, by, self.size).astype(np.float64, copy=False)
+        return come - (np.bincount(self.ends, by, self.size) if self.lag is None else _shift(come, self.lag))
 
     def sum(self, ends: tuple[Index, Index]) -> Index:
         """What is added at the two ends."""
@@ -371,3 +387,40 @@ class DenseAxis:
     def sum_looked(self, values: Index) -> Index:
         """What is added at the places looked at."""
         return np.bincount(self.looked, values, self.size).astype(np.int64)
+
+
+def constant(value: int, size: int) -> Index:
+    """A column of one value, not to be written to; a long one takes no memory."""
+    return np.full(size, value) if size < _SHORT else np.broadcast_to(np.int64(value), size)
+
+
+def constant_float(value: float, size: int) -> Floats:
+    """The same of a float."""
+    return np.full(size, value) if size < _SHORT else np.broadcast_to(np.float64(value), size)
+
+
+def is_constant(column: Index | Floats) -> bool:
+    """Is it known to be of one value, since every row is the same place in memory?"""
+    return column.strides == (0,)
+
+
+def _largest(column: Index) -> int:
+    if is_constant(column):
+        return abs(int(column[0]))
+    return max(int(column.max()), -int(column.min()))
+
+
+def _common_lag(begins: Index, ends: Index) -> int | None:
+    """By how much all ends come after their beginnings; None if they differ, or come before."""
+    lag = int(ends[0] - begins[0]) if len(begins) else 0
+    return lag if lag >= 0 and bool((ends - begins == lag).all()) else None
+
+
+Amounts = TypeVar("Amounts", Index, Floats)
+
+
+def _shift(column: Amounts, lag: int) -> Amounts:
+    """Every value so much later; nothing comes after the last place."""
+    later = np.zeros_like(column)
+    later[lag:] = column[: len(column) - lag]
+    return later
