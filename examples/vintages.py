@@ -50,7 +50,7 @@ by_year = revisions.tumbling("1y", tz="UTC").agg(
     largest=rc.arg_max("quarter", by=col("by").abs()),
 )
 
-# The same rows, as facts about the quarters: the session remembers when it was told.
+# The same rows, as facts about the quarters: the session remembers when each came.
 quarters = rc.source(
     "gdp",
     {"quarter": "string", "growth": PERCENT},

@@ -4,9 +4,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-flink=2.3.0
-maven=https://repo1.maven.org/maven2/org/apache/flink
-
 # One environment each: their versions of pyarrow and numpy do not agree. A peer that cannot be installed is named in
 # the table, and the others go on.
 install() {
@@ -22,18 +19,11 @@ install() {
     fi
 }
 
-# Flink reads Parquet with two more jars.
-fetch() {
-    file=.peers/jars/$(basename "$1")
-    [ -e "$file" ] || curl --silent --fail --location --output "$file" "$maven/$1" || echo "no $1" >&2
-}
-
-mkdir -p .peers/jars
-install duckdb duckdb pyarrow
-install polars polars pyarrow
-install bytewax bytewax pyarrow
-install pathway pathway pyarrow pandas
-install flink "apache-flink==$flink" pyarrow
-fetch "flink-sql-parquet/$flink/flink-sql-parquet-$flink.jar"
-fetch flink-shaded-hadoop-2-uber/2.8.3-10.0/flink-shaded-hadoop-2-uber-2.8.3-10.0.jar
+mkdir -p .peers
+install duckdb duckdb==2.0.0 pyarrow
+install polars polars==2.1.0 pyarrow
+install bytewax bytewax==0.21.1 pyarrow
+install pathway pathway==0.33.0 pyarrow pandas
+install flink apache-flink==2.3.0 pyarrow
+.venv/bin/python -m scripts.peer_jars || true
 exec .venv/bin/python -m benchmarks.peers "$@"

@@ -21,6 +21,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from scripts.peer_jars import folder
 
 from benchmarks.peers.data import write
 from benchmarks.report import machine
@@ -112,7 +113,7 @@ def _run(peer: Peer, homes: Path, workload: str, place: Path, answer: Path) -> d
     python = homes / peer.home / "bin" / "python" if peer.home else Path(sys.executable)
     if not python.exists():
         return {"failed": "not installed"}
-    jars = homes / "jars"
+    jars = folder("flink")
     environment = os.environ | {
         "PYTHONPATH": str(ROOT) if peer.home else f"{ROOT / 'src'}:{ROOT}",
         "FLINK_JARS": str(jars),

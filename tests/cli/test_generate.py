@@ -158,7 +158,7 @@ def test_one_replica_fails_and_the_others_do_not(terminal: Terminal, tmp_path: P
         (["--case", "R1", "--disorder", 0.5], "case R1 has no disorder"),
         (["--stable-freq", 2], "between 0 and 1"),
         (["--max-gap", "soon"], "is not a duration"),
-        (["--lag", "1s"], "files carry no clock"),
+        (["--lag", "1s"], "stream files have no arrival times"),
         (["--congestion", "5s", "--arrival", "folder"], "START+LENGTH"),
         (["--lag", "1s", "--lag", "2s", "--arrival", "folder"], "given 2 times for 1 streams"),
         (["--string-size", 1], "longer strings"),

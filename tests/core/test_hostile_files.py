@@ -315,7 +315,9 @@ def test_damaged_gzip(tmp_path: Path, ending: str) -> None:
 
 
 def test_other_formats_are_not_packed_by_gzip(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="parquet is packed inside, never by gzip: unpack it"):
+    with pytest.raises(
+        FormatError, match="parquet has its own compression and cannot be in gzip: decompress it"
+    ):
         open_stream(_written(tmp_path / "s.parquet.gz", b"x"))
 
 

@@ -47,7 +47,7 @@ def test_other_sizes_are_refused_in_one_line(text: Any) -> None:
 
 def test_bad_arguments_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for given, message in [
-        ((None, tmp_path), 'say memory="512MB" too'),
+        ((None, tmp_path), 'such as memory="512MB"'),
         (("15MB", tmp_path), "at least 16MB, not '15MB'"),
         (("1GB", tmp_path / "nowhere"), "no directory"),
         (("1GB", Path(__file__)), "no directory"),

@@ -12,7 +12,7 @@ import pytest
 
 import recension as rc
 from recension.cli import main
-from recension.core.pictures import TakenBack, draw, timeline_svg
+from recension.core.pictures import RetractedParts, draw, timeline_svg
 
 HOSTILE = "<script>alert(1)</script>"
 LEASES = rc.source("leases", {"user": "string", "n": "int64"})
@@ -50,9 +50,12 @@ def test_what_was_taken_back_and_the_cti_are_drawn() -> None:
             ]
         },
     )
-    told = TakenBack.of(out.batch(), out.time_type)
-    assert told.cti == 3
-    assert list(zip(told.parts.vs.tolist(), told.parts.ve.tolist(), strict=True)) == [(6, 9), (3, 4)]
+    retracted = RetractedParts.of(out.batch(), out.time_type)
+    assert retracted.cti == 3
+    assert list(zip(retracted.parts.vs.tolist(), retracted.parts.ve.tolist(), strict=True)) == [
+        (6, 9),
+        (3, 4),
+    ]
     svg = re.findall(r"<svg.*</svg>", out._repr_html_())[0]
     titles = [title.firstChild.data for title in parseString(svg).getElementsByTagName("title")]  # type: ignore[union-attr]
     assert titles.count("user ann, n 1 [1, 6)") == 2  # the final and the speculative part

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.denote.intervals import common, floor, merge_intervals, plus, uncovered_parts
+from recension.denote.intervals import floor, intersect, merge_intervals, plus, uncovered_parts
 
 
 def test_plus_saturates_at_both_ends() -> None:
@@ -18,8 +18,8 @@ def test_floor_leaves_the_ends_of_time() -> None:
 
 
 def test_common() -> None:
-    assert common((0, FOREVER), (5, FOREVER)) == (5, FOREVER)
-    assert common((0, 3), (3, 5)) is None
+    assert intersect((0, FOREVER), (5, FOREVER)) == (5, FOREVER)
+    assert intersect((0, 3), (3, 5)) is None
 
 
 def test_maximal() -> None:

@@ -257,7 +257,10 @@ def _incomplete() -> Any:
         (lambda: S.tumbling(5).agg(a=rc.count(), recompute=True), "recompute=True is for modules"),
         (lambda: S.tumbling(5).agg(recompute=rc.count()), "recompute is True or False, not count"),
         (lambda: S.tumbling(5).agg(Listed()), "name each aggregate"),
-        (lambda: S.tumbling(5).agg(rc.top_k(1, by="v"), a=Listed()), "yields rows, so it stands alone"),
+        (
+            lambda: S.tumbling(5).agg(rc.top_k(1, by="v"), a=Listed()),
+            "yields rows, so it must be the only one",
+        ),
         (lambda: Top(k="3"), r"Top: the parameter k: int = 2 cannot be '3'"),
         (lambda: Top(j=3), r"Top: there is no input or parameter 'j'; it takes v, k"),
         (lambda: S.tumbling(5).agg(a=Listed(v="k")), "the input 'v' is int64, but k is string; map another"),

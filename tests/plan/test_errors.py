@@ -54,7 +54,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         lambda: leases.with_columns(x=any_column.sum()),
         SchemaError,
         "bytes.sum(): sum() looks at other rows, but expressions are computed row by row;"
-        " use agg(...) for what several events say together",
+        " use agg(...) to compute over several events",
     ),
     # Names
     (lambda: leases.rename({"user": "site"}), SchemaError, "rename: two columns would be named 'site'"),
@@ -138,13 +138,13 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.where(rc.count() > 3),
         SchemaError,
-        "count() is an aggregate, here in count() > 3: it says something of many events, not of each one; "
-        "it stands in agg(...) or having(...)",
+        "count() is an aggregate, here in count() > 3: it is computed from many events, not for each one; "
+        "use it in agg(...) or having(...)",
     ),
     (
         lambda: leases.agg(x=rc.sum(rc.max("bytes"))),
         SchemaError,
-        "max(bytes) is an aggregate: it says something of many events, not of each one; it stands in "
+        "max(bytes) is an aggregate: it is computed from many events, not for each one; use it in "
         "agg(...) or having(...)",
     ),
     (
@@ -215,7 +215,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.alter_lifetime(duration=0),
         TimeError,
-        "alter_lifetime: a duration must be longer than nothing, not 0 ticks",
+        "alter_lifetime: a duration must be 1 tick or more, not 0 ticks",
     ),
     (
         lambda: leases.consistency(block=-1),
@@ -248,7 +248,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.agg(n=rc.count(), top=rc.top_k(2, by="bytes")),
         SchemaError,
-        "agg: top_k(2, by=bytes) yields rows, so it cannot stand beside other aggregates",
+        "agg: top_k(2, by=bytes) yields rows, so it must be the only aggregate",
     ),
     (
         lambda: leases.with_columns(rank=1).agg(rc.top_k(2, by="bytes")),
@@ -329,17 +329,17 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.set_duration(0),
         TimeError,
-        "set_duration: a lifetime must be longer than nothing, not 0 ticks",
+        "set_duration: a lifetime must be 1 tick or more, not 0 ticks",
     ),
     (
         lambda: leases.set_duration("-1s"),
         TimeError,
-        "set_duration: a lifetime must be longer than nothing, not -1000000 ticks",
+        "set_duration: a lifetime must be 1 tick or more, not -1000000 ticks",
     ),
     (
         lambda: leases.hop_lifetime(size=5, hop=0),
         TimeError,
-        "hop_lifetime: a hop must be longer than nothing, not 0 ticks",
+        "hop_lifetime: a hop must be 1 tick or more, not 0 ticks",
     ),
     (
         lambda: leases.shift("soon"),
@@ -366,7 +366,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.sessions(0),
         TimeError,
-        "sessions: a gap must be longer than nothing, not 0 ticks",
+        "sessions: a gap must be 1 tick or more, not 0 ticks",
     ),
     (
         lambda: leases.count_window(2, by="middle"),  # type: ignore[arg-type]
@@ -381,12 +381,12 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.group_by("user").apply(lambda g: g.select("site").union(sites.select("site"))),
         SchemaError,
-        "apply: union would show select site, which is not of the group, in every group",
+        "apply: union would show select site, which is not part of the group, in every group",
     ),
     (
         lambda: leases.group_by("user").apply(lambda g: sites.join(g, on="site", how="anti")),
         SchemaError,
-        "apply: anti join on site would show source sites, which is not of the group, in every group",
+        "apply: anti join on site would show source sites, which is not part of the group, in every group",
     ),
     (
         lambda: leases.group_by("user").apply(lambda g: 3),  # type: ignore[arg-type, return-value]

@@ -12,7 +12,7 @@ import pytest
 import recension as rc
 from recension import col, lit, when
 from recension.core.errors import RecensionError, SchemaError
-from recension.plan.evaluation import Computed
+from recension.plan.evaluation import ComputedColumn
 from recension.plan.expressions import Expr, expression, result_type
 
 x, y = col("x"), col("y")
@@ -23,7 +23,7 @@ SMALL = pa.int8()
 def computed(value: Expr, **columns: Any) -> pa.Array:
     table = pa.record_batch({name: pa.array(given) for name, given in columns.items()})
     made = expression(value)
-    return Computed(made, result_type(made, table.schema, "test"))(table)
+    return ComputedColumn(made, result_type(made, table.schema, "test"))(table)
 
 
 def refused(value: Expr, **columns: Any) -> str:
@@ -62,7 +62,7 @@ def test_whole_numbers_have_no_powers_below_zero(given: int) -> None:
     ],
 )
 def test_a_pattern_of_no_text_is_refused(write: Callable[[], Expr]) -> None:
-    with pytest.raises(SchemaError, match=r"x\.str\.\w+: '(b\*)?' is found where there is no text"):
+    with pytest.raises(SchemaError, match=r"x\.str\.\w+: '(b\*)?' matches the empty text"):
         write()
 
 

@@ -15,7 +15,7 @@ import pytest
 import recension as rc
 from recension import col, lit, when
 from recension.core.errors import RecensionError, SchemaError
-from recension.plan.evaluation import Computed, Predicate
+from recension.plan.evaluation import ComputedColumn, Predicate
 from recension.plan.expressions import Expr, expression, functions, result_type
 
 TABLE = pa.record_batch(
@@ -188,7 +188,7 @@ USES = METHODS | FUNCTIONS | OPERATORS
 
 def computed(value: Expr, table: pa.RecordBatch = TABLE) -> pa.Array:
     made = expression(value)
-    return Computed(made, result_type(made, table.schema, "test"))(table)
+    return ComputedColumn(made, result_type(made, table.schema, "test"))(table)
 
 
 @pytest.mark.parametrize("name", USES)

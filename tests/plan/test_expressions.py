@@ -14,7 +14,7 @@ import pytest
 
 import recension as rc
 from recension.core.errors import SchemaError
-from recension.plan.evaluation import Computed, Predicate, Projection
+from recension.plan.evaluation import ComputedColumn, Predicate, Projection
 from recension.plan.expressions import expression, result_type
 
 a, b, site, at = rc.col("a"), rc.col("b"), rc.col("site"), rc.col("at")
@@ -128,7 +128,7 @@ def test_numbers_of_numpy_are_values() -> None:
 
 
 def computed_of(written: rc.Expr) -> list[Any]:
-    values: list[Any] = Computed(expression(written), pa.int64())(PAYLOAD).to_pylist()
+    values: list[Any] = ComputedColumn(expression(written), pa.int64())(PAYLOAD).to_pylist()
     return values
 
 
@@ -189,7 +189,7 @@ def test_where_a_predicate_is_null_it_does_not_hold() -> None:
 
 
 def test_a_slice_is_evaluated_as_a_slice() -> None:
-    assert Computed(expression(a + 1), pa.int64())(PAYLOAD.slice(2, 1)).to_pylist() == [4]
+    assert ComputedColumn(expression(a + 1), pa.int64())(PAYLOAD.slice(2, 1)).to_pylist() == [4]
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,12 @@ COUNTING = rc.source("c", {"site": "string"}, external_ctis=True)
         (A.cleanse(), "'cleanse' shows nothing before what starts first"),
         (A.finalize(5), "'finalize, remember 5' forgets by the latest time"),
         (COUNTING.agg(n=rc.count()), "'finalize, remember forever' counts the elements of all shards"),
-        (DROPPING.advance_time(5), "judges what is late by the order of all rows, which only a source"),
-        (A.advance_time(5, events=3), "judges what is late by the order of all rows"),
-        (A.shift(5).advance_time(5), "judges what is late by the order of all rows"),
+        (
+            DROPPING.advance_time(5),
+            "decides what is late by the order of all rows, which is known only above a source",
+        ),
+        (A.advance_time(5, events=3), "decides what is late by the order of all rows"),
+        (A.shift(5).advance_time(5), "decides what is late by the order of all rows"),
         (A.cleanse().align(5), "'align, block 5' waits for how far all rows have got"),
         (A.align(rc.wall_clock("5s")), "notes by one clock how far all rows have got"),
         (A.advance_time(by=B), "takes the ctis of another stream between its own rows"),
@@ -168,7 +171,7 @@ def test_a_key_of_very_different_numbers_is_made_in_parts_if_asked_for() -> None
         (PER_SITE, "skew: no aggregate of the query is grouped by 'user'"),
         (
             A.group_by("user").agg(m=rc.max("bytes")),
-            "skew: what is grouped by 'user' is not made in parts: max and min wait",
+            "skew: what is grouped by 'user' cannot be computed in parts: max and min wait",
         ),
         (
             A.group_by("user").agg(s=rc.quantile("bytes", 0.5)),

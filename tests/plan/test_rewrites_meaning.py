@@ -16,7 +16,7 @@ from recension.core.events import Event, Payload
 from recension.core.ticks import FOREVER
 from recension.plan import lifetimes, nodes
 from recension.plan.aggregates import Aggregate, Count, First, Max, Sum, TopK
-from recension.plan.evaluation import Computed, Projection
+from recension.plan.evaluation import ComputedColumn, Projection
 from recension.plan.expressions import Expression, result_type
 from recension.plan.node import Node
 from recension.plan.properties import meet
@@ -64,7 +64,7 @@ def meaning(node: Node, inputs: Inputs) -> denote.History:
 
 
 def row_function(computed: Expression, schema: pa.Schema) -> Callable[[Payload], Any]:
-    column = Computed(computed, result_type(computed, schema, "test"))
+    column = ComputedColumn(computed, result_type(computed, schema, "test"))
     return lambda payload: column(payload_of([payload], schema))[0].as_py()
 
 

@@ -44,10 +44,13 @@ def test_times_are_ticks_unless_the_source_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("build", "why"),
     [
-        (lambda: s.join(t, where=rc.start() > 3), r"rc\.start\(\) cannot stand here; make it a column first"),
+        (
+            lambda: s.join(t, where=rc.start() > 3),
+            r"rc\.start\(\) cannot be used here; make it a column first",
+        ),
         (
             lambda: s.agg(rc.top_k(2, by=rc.lifetime())),
-            "yields rows, so what it goes by must be one of their",
+            "yields rows, so it can only order them by one of their",
         ),
         (lambda: s.group_by(k=rc.start()), "there is a column 'k' already"),
         (lambda: s.with_lifetime("x", rc.end()), "nothing says how early x may be"),

@@ -130,7 +130,7 @@ def test_refusals(push: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"order": "o"}, "order= says something of partitions, and needs partition="),
+        ({"order": "o"}, "order= is about partitions, and needs partition="),
         ({"partitions": 3}, "needs partition="),
         ({"idle": "5m"}, "needs partition="),
         ({"run": "r"}, "needs sequence="),

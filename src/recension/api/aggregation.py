@@ -1,4 +1,4 @@
-"""Aggregate methods: what events that are alive together say, for all of them or group by group."""
+"""Aggregate methods: one answer for all events that are alive together, over the stream or per group."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ S = TypeVar("S", bound=StreamBase)
 
 
 class WindowMethods(Generic[S]):
-    """Windows and aggregates, of a whole stream or of every group by itself.
-
-    Of a group the answers have the keys first.
-    """
+    """Windows and aggregates, of a stream or of each group. The answers of a group have the keys first."""
 
     __slots__ = ()
 
@@ -47,8 +44,9 @@ class WindowMethods(Generic[S]):
     ) -> S:
         """One row for every snapshot: every maximal interval in which no event starts or ends.
 
-        ``speculate`` says how early to answer: ``perfect`` once nothing that is in order can change it,
-        ``ordered`` as early as order allows, ``eager`` at once, revising what was shown.
+        ``speculate`` says how early to answer. ``perfect``: when no event that arrives in order can change
+        the answer. ``ordered``: as early as possible with the output in order. ``eager``: at once, with
+        revisions later.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -70,13 +68,13 @@ class WindowMethods(Generic[S]):
         tz: ZoneLike | None = None,
         max_windows: int = MAX_WINDOWS,
     ) -> WindowedStream[S]:
-        """Windows side by side: each begins where the one before ends.
+        """Windows without overlap or gap: each begins where the one before ends.
 
-        ``offset`` moves the grid; ``until`` leaves only windows that start before it, which is needed where
-        events never end. An event that would fill more than ``max_windows`` of them is refused.
+        ``offset`` moves the grid. ``until`` keeps only windows that start before it; it is needed if events
+        never end. An event that would be in more than ``max_windows`` windows is refused.
 
         With ``tz``, windows are whole days, weeks (from Monday), months, quarters or years of a time zone,
-        longer or shorter where its clocks change. Times must then be timestamps with a zone.
+        longer or shorter when its clocks change. Times must then be timestamps with a zone.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).tumbling("10m").agg(n=rc.count()).schema.names
@@ -117,10 +115,10 @@ class WindowMethods(Generic[S]):
         return self._over_windows(None)
 
     def count_window(self, n: int, by: Moment = "start") -> WindowedStream[S]:
-        """A window from every moment at which events start (end) to the ``n``-th such moment.
+        """A window from every moment at which events start (end) to the ``n``-th such moment from there.
 
-        It holds the events that start (end) in it. Several at one moment count once, and an end that is
-        never reached does not count; where fewer than ``n`` moments follow there is no window.
+        It holds the events that start (end) in it. Several events at one moment count once, and an open end
+        does not count. If fewer than ``n`` moments follow, there is no window.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -135,9 +133,10 @@ class WindowMethods(Generic[S]):
     def sessions(self, gap: DurationLike) -> WindowedStream[S]:
         """A window for all events that follow each other without a gap: a session.
 
-        Two events belong together if the later one begins before the earlier one's end plus ``gap``, and so
-        do all that are linked in this way. A session lives from its first start to its latest end. Late
-        events unite sessions, retractions split them. It is final at a CTI at its end plus the gap.
+        Two events belong to one session if the later one begins before the earlier one's end plus ``gap``,
+        and so do all events that are linked in this way. A session lives from its first start to its latest
+        end. Late events combine sessions, retractions split them. A session is final when a CTI reaches its
+        end plus the gap.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"user": "string", "page": "string"})
@@ -154,12 +153,12 @@ class WindowMethods(Generic[S]):
 
 
 class AggregateMethods(StreamBase):
-    """Groups, each of which is aggregated by itself."""
+    """Methods that split a stream into groups."""
 
     __slots__ = ()
 
     def group_by(self, *keys: IntoExpression, **named: IntoExpression) -> GroupedStream[Self]:
-        """The stream split by the values of columns or expressions, each group on its own.
+        """The stream split by the values of columns or expressions; each group is computed by itself.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"site": "string", "x": "int64"})
@@ -186,8 +185,8 @@ class AggregateMethods(StreamBase):
     def having(self, *conditions: IntoExpression) -> Self:
         """The answers of the `agg` before that satisfy all conditions; null is not true.
 
-        A condition reads columns of the answers, and any aggregate of the same events, which then needs no
-        column. Of columns alone it is the same as `where`.
+        A condition may use columns of the answers, and any aggregate of the same events, even if it is not a
+        column of the answer. A condition on columns alone is the same as `where`.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"site": "string", "x": "int64"})
@@ -204,7 +203,7 @@ class AggregateMethods(StreamBase):
 
 
 class GroupedStream(WindowMethods[S]):
-    """A stream split into groups; what comes next is done for every group by itself."""
+    """A stream split into groups; the next step runs for each group by itself."""
 
     __slots__ = ("_keys", "_stream")
 
@@ -215,11 +214,11 @@ class GroupedStream(WindowMethods[S]):
         return WindowedStream(self._stream, self._keys, windows)
 
     def apply(self, query: Callable[[S], S]) -> S:
-        """Any query, on each group as if no other group existed: the keys first, then what the query gives.
+        """Run any query on each group as if no other group existed: the keys first, then its columns.
 
-        The query is written once and runs for all groups together, but for steps that depend on when things
-        come (``advance_time``, ``finalize``, ``cleanse``, ...), which run group by group. It may read other
-        streams too; those are the same for every group.
+        The query runs for all groups together, except for steps that depend on arrival (``advance_time``,
+        ``finalize``, ``cleanse``, ...), which run group by group. It may also read other streams, which are
+        the same for every group.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"site": "string", "x": "int64"})

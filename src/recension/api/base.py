@@ -1,4 +1,4 @@
-"""What all stream methods stand on: a stream is a plan, and every method gives a new one."""
+"""The base of all stream methods: a stream is a plan, and every method returns a new one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StreamBase:
     def _name_outputs(
         self, columns: Iterable[IntoExpression], named: Mapping[str, IntoExpression], verb: str
     ) -> Outputs:
-        """Columns and expressions under the names they go by, then those given a name."""
+        """Columns and expressions under their own names, then those given a name."""
         found: list[tuple[str, Expression]] = []
         for given in columns:
             if isinstance(given, str):

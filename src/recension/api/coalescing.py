@@ -28,10 +28,10 @@ class CoalescingMethods(StreamBase):
     __slots__ = ()
 
     def edges(self, group_by: str | Iterable[str] | None = None) -> Self:
-        """Each reading valid until the next of its group; the last one for ever.
+        """Make each reading valid until the next reading of its group; the last one for ever.
 
-        A reading is an event taken at its start; its own end does not matter. Readings may come late and be
-        taken back: the ends of their neighbours move. Two readings of one group at one time are refused.
+        A reading is an event whose start counts; its end is ignored. Readings may arrive late and may be
+        retracted: the ends of their neighbours then move. Two readings of one group at one time are refused.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"room": "string", "temp": "int64"})
@@ -55,7 +55,7 @@ class CoalescingMethods(StreamBase):
         weights: Weights = (1.0, 1.0, 1.0),
         expected: tuple[float, float] | None = None,
     ) -> Self:
-        """Equal facts as one: the group and ``on`` columns with maximal lifetimes, as a set.
+        """Combine equal facts: the group and ``on`` columns with maximal lifetimes, as a set.
 
         Parameters
         ----------
@@ -64,21 +64,22 @@ class CoalescingMethods(StreamBase):
         group_by
             Facts of different groups never become one.
         equivalence
-            When a fact goes on with the one before it in its group: ``"equal"``, ``"increasing"``,
-            ``"decreasing"``, `rc.within` a bound, or a function of two record batches, the ``on`` columns of
-            the facts before and of the facts, that gives truth values. A run shows its first values.
+            When a fact continues the run of the one before it in its group: ``"equal"``, ``"increasing"``,
+            ``"decreasing"``, `rc.within` a bound, or a function that gets two record batches, the ``on``
+            columns before and now, and returns booleans. A run has the values of its first fact.
         window
-            `rc.range` or `rc.rows`: events are readings, taken at their starts. At every slide there is a row
+            `rc.range` or `rc.rows`: events are readings, whose starts count. At every slide there is a row
             (group, ``on`` columns, ``valid_start``, ``valid_end``) for each run of readings in the window,
-            from its first reading to the next run's, or to its own last.
+            from its first reading to the first reading of the next run, or to its own last one.
         scheme
-            Whether readings are coalesced as they come (``eager``) or when an answer is due (``lazy``); or
-            ``auto``, by cost, and by what is learned of the readings while it runs. The answers are the same.
+            Whether readings are coalesced as they arrive (``eager``) or when an answer is due (``lazy``).
+            ``auto`` chooses by cost, which it learns from the readings while it runs. The answers are the
+            same.
         weights
             The relative weight of memory, updates and scans in that choice.
         expected
-            How likely readings are thought to coalesce with the one before them in their group, and to come
-            out of order: the choice until more is learned is made by it.
+            The probabilities that a reading coalesces with the one before it in its group, and that it
+            arrives out of order. The first choice uses them, until the real ones are learned.
 
         >>> import recension as rc
         >>> pay = rc.source("pay", {"name": "string", "dept": "string", "salary": "int64"})
@@ -111,10 +112,11 @@ class CoalescingMethods(StreamBase):
         how: Literal["inner", "left"] = "inner",
         suffix: str = "_right",
     ) -> Self:
-        """Each event with the latest reading of ``other`` at every time of its life.
+        """Join each event with the latest reading of ``other`` at every time of its life.
 
-        ``other`` becomes edges by the keys ``on`` and is joined: an event during which there are several
-        readings gives a part for each. ``how="left"`` keeps, with nulls, what no reading precedes.
+        ``other`` becomes edges by the keys ``on`` and is joined. If there are several readings during an
+        event, the answer has a part for each. ``how="left"`` keeps, with nulls, the time before the first
+        reading.
 
         >>> import recension as rc
         >>> trades = rc.source("trades", {"stock": "string", "n": "int64"})
@@ -136,7 +138,7 @@ class CoalescingMethods(StreamBase):
 def range(span: DurationLike, slide: DurationLike, *, max_windows: int = MAX_WINDOWS) -> Range:
     """A time-based sliding window: at every multiple of ``slide`` the readings of the ``span`` up to it.
 
-    Both ends belong to the window. If a reading would be in more than ``max_windows`` it is refused.
+    Both ends belong to the window. A reading that would be in more than ``max_windows`` windows is refused.
 
     >>> range("60m", slide="1m")
     Range(span=3600000000, slide=60000000)
@@ -154,9 +156,9 @@ def rows(size: int, slide: int = 1) -> Rows:
 
 
 def within(bound: float | None = None, *, relative: float | None = None) -> Within:
-    """Values that go on with the previous one while they are no further from it than a bound.
+    """Values that continue a run if their distance from the previous one is at most a bound.
 
-    ``relative`` bounds the change as a part of the previous value.
+    ``relative`` bounds the distance by a fraction of the previous value.
 
     >>> str(within(0.5)), str(within(relative=0.1))
     ('within 0.5', 'within 0.1 of the previous value')
@@ -175,17 +177,17 @@ def _refuse_choice(**is_made: bool) -> None:
 
 
 class ExtentSet(Mapping[str, S], Generic[S]):
-    """Coalescing queries by name, each a stream; queries that ask the same are one.
+    """Coalescing queries by name, each a stream; equal queries are computed once.
 
-    Readings that often coalesce had better be coalesced as they come, in an *eager* extent of the query's
-    own; queries over others share one *lazy* extent, coalesced as it is scanned. Which is which follows from
-    how likely the readings of each query are to coalesce and to come late, learned while the queries run, by
-    the cost of memory, updates and scans. The answers do not depend on it.
+    If readings often coalesce, it is cheaper to coalesce them as they arrive, in an *eager* extent for that
+    query. The other queries share one *lazy* extent, which is coalesced when it is scanned. The choice is
+    made by the cost of memory, updates and scans. It depends on how likely the readings of each query are to
+    coalesce and to arrive late, which is learned while the queries run. The answers do not depend on it.
 
     Parameters
     ----------
     stream
-        The readings: events taken at their starts.
+        The readings: events whose starts count.
     window
         `rc.range` or `rc.rows`.
     weights
@@ -242,7 +244,7 @@ class ExtentSet(Mapping[str, S], Generic[S]):
         return len(self._numbers)
 
     def explain(self) -> str:
-        """The plan that they share, with costs and choice as far as they are known before it runs.
+        """The plan that the queries share, with the costs and the choice before the first run.
 
         A session that runs the queries knows more: ``session.explain()``.
         """
@@ -257,8 +259,9 @@ def coalescing(
 ) -> Coalescing:
     """A coalescing query of an `rc.ExtentSet`; the arguments are those of ``coalesce``.
 
-    ``expected`` is how likely readings are thought to coalesce with the one before them in their group, and
-    to come out of order: schemes are chosen by it, or by a guess, until more is learned.
+    ``expected`` are the probabilities that a reading coalesces with the one before it in its group, and that
+    it arrives out of order. The first choice of a scheme uses them, or a guess, until the real ones are
+    learned.
 
     >>> print(coalescing(on="heat", group_by=["floor", "room"], equivalence="increasing"))
     heat by floor, room, increasing

@@ -16,15 +16,15 @@ LengthLike: TypeAlias = DurationLike | WallClock
 
 
 class ConsistencyMethods(StreamBase):
-    """The consistency spectrum: waiting for order against speculation, memory against loss."""
+    """The consistency spectrum: how long to wait for order, and how long to remember."""
 
     __slots__ = ()
 
     def cleanse(self) -> Self:
-        """Only what is final: no retraction ever, ordered by start and then by payload.
+        """Show only what is final: without retractions, ordered by start and then by payload.
 
-        An event comes out once neither it nor any event before it can change; a long one holds back all
-        that start after it.
+        An event is shown when neither it nor any event before it can change. A long event holds back all
+        events that start after it.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -43,19 +43,19 @@ class ConsistencyMethods(StreamBase):
         block: LengthLike | None = None,
         remember: LengthLike | None = None,
     ) -> Self:
-        """The query so far at a level of consistency; parts that were given one before keep it.
+        """Run the query so far at a level of consistency; parts that already have a level keep it.
 
         Parameters
         ----------
         level
-            ``rc.STRONG`` waits for CTIs, so that inputs and answers come in order; ``rc.MIDDLE`` waits for
-            nothing, forgets nothing and makes aggregates eager; ``rc.WEAK`` waits for nothing and forgets at
+            ``rc.STRONG`` waits for CTIs, so that inputs and answers are in order. ``rc.MIDDLE`` waits for
+            nothing, forgets nothing and makes aggregates eager. ``rc.WEAK`` waits for nothing and forgets at
             once.
         block
-            Instead of the level's: how long changes wait for their order, FOREVER until a CTI; in
-            application time, or as ``rc.wall_clock("5s")``.
+            Overrides the level: how long changes wait to be put in order. FOREVER: until a CTI. In
+            application time, or by the clock with ``rc.wall_clock("5s")``.
         remember
-            Instead of the level's: how long the past may change before it is closed, likewise.
+            Overrides the level: how long the past may still change, likewise.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -90,12 +90,12 @@ class ConsistencyMethods(StreamBase):
         return self._then(at_level(self.plan, replace(level, block=waits, remember=remembers)))
 
     def align(self, block: LengthLike | None = None) -> Self:
-        """The same events, with changes held back for ``block`` to come in order.
+        """The same events; changes wait for ``block``, so that they come in order.
 
         A change is shown once the stream is ``block`` past the start of its event; with
         ``rc.wall_clock(...)``, once the stream has been past that start for so long. Changes that undo each
-        other while they wait are never shown. ``0`` holds back nothing; ``None`` or FOREVER, everything until
-        a CTI has passed it, which makes the output ordered.
+        other while they wait are never shown. With ``0`` nothing waits. With ``None`` or FOREVER, every
+        change waits until a CTI has passed it, so the output is ordered.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -109,18 +109,19 @@ class ConsistencyMethods(StreamBase):
         return self._then(Align(self.plan, length_of(block)))
 
     def finalize(self, remember: LengthLike | None = None, *, since: TimeLike = 0) -> Self:
-        """Retractions that came before what they retract put in order, and the past closed.
+        """Put retractions that arrive before their inserts in order, and close the past.
 
-        Put it on a source: this then need not be a valid stream, and its external CTIs become CTIs. Between
-        the two, here or in a group, may stand steps that such retractions pass as they are: ``where``,
-        ``select``, ``map``, ``union``, and lifetimes that are shifted, extended or set.
+        Put it on a source: the source then need not be a valid stream, and its external CTIs become CTIs.
+        Between the source and ``finalize``, also inside a group, only steps that pass such retractions
+        unchanged are allowed: ``where``, ``select``, ``map``, ``union``, and steps that shift, extend or set
+        lifetimes.
 
         Parameters
         ----------
         remember
-            How far behind the latest time seen the past is closed, proven complete or not; with
-            ``rc.wall_clock(...)``, behind the latest time of that long ago. What comes later is dropped,
-            counted, and kept in the result's ``dropped``. ``None``, or FOREVER: never.
+            How far behind the latest time the past is closed, even if it is not known to be complete. With
+            ``rc.wall_clock(...)``, up to the latest time of that long ago. Later elements for that past are
+            dropped, counted, and kept in the result's ``dropped``. ``None`` or FOREVER: never.
         since
             Where external CTIs begin.
 
@@ -148,16 +149,16 @@ class ConsistencyMethods(StreamBase):
         Parameters
         ----------
         delay
-            How far CTIs stay behind the greatest start seen: so late may an event be.
+            How far CTIs stay behind the latest start: an event may be that late.
         events, every
-            A CTI after so many events (by default 1), or one at each multiple of a duration.
+            A CTI after that many events (by default 1), or one at each multiple of a duration.
         by
-            Instead of all these, another stream whose CTIs hold for this one too, so that a slow reference
+            Instead of all these, another stream: its CTIs also apply to this stream. So a slow reference
             stream does not hold up a join.
         late
-            Elements before the last CTI are dropped (``drop``), and so are corrections of events that were
-            dropped. They are counted, and are in the result's ``dropped``. ``adjust`` cuts them off at the
-            CTI, and corrections of such events too; only what ended before the CTI is then dropped.
+            Elements before the last CTI are dropped (``drop``), and so are corrections of dropped events.
+            They are counted, and are in the result's ``dropped``. ``adjust`` moves their start to the CTI,
+            also for corrections of such events; only events that ended before the CTI are then dropped.
             ``aside`` is an old name of ``drop``.
 
         >>> import recension as rc
@@ -179,7 +180,7 @@ class ConsistencyMethods(StreamBase):
 
 
 def length_of(length: LengthLike | None) -> Length:
-    """Ticks in a length of time, where ``None`` has no end; by the wall clock if it says so."""
+    """Ticks in a length of time; ``None`` is endless, and `rc.wall_clock` stays what it is."""
     if isinstance(length, WallClock):
         return length
     return FOREVER if length is None else duration(length)

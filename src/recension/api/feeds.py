@@ -1,4 +1,4 @@
-"""What databases send, as keyed sources: change data capture and slowly changing dimensions."""
+"""Change data capture and slowly changing dimensions of databases, as keyed sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ INSTANTS = pa.timestamp("us", "UTC")  # what a message of Debezium says in milli
 
 @dataclass(frozen=True, repr=False)
 class Feed:
-    """A feed of a database: ``stream`` is what a query reads, ``rows`` what its source is given."""
+    """A feed of a database: a query reads ``stream``, and ``rows`` makes the rows for its source."""
 
     name: str
     schema: pa.Schema
@@ -38,9 +38,9 @@ class Feed:
     stream: Stream = field(compare=False)
 
     def rows(self, data: Any) -> Any:
-        """The rows of what the database sent: an Arrow table, a frame, or a list of dicts or JSON texts.
+        """Make rows of what the database sent: an Arrow table, a frame, or a list of dicts or JSON texts.
 
-        Of a Spark DataFrame, streaming or not, it is a DataFrame.
+        For a Spark DataFrame, streaming or not, the result is a DataFrame.
         """
         raise NotImplementedError
 
@@ -106,12 +106,13 @@ def debezium(
 ) -> Debezium:
     """Change data capture in Debezium's envelope: ``op``, ``before``, ``after``, ``source``.
 
-    The order of the log rules: rows stand by ``source.lsn`` (or another field of ``source`` that ``version``
-    names), and each begins at the latest ``source.ts_ms`` up to it.
+    The order of the log decides: rows are ordered by ``source.lsn`` (or another field of ``source`` that
+    ``version`` names), and each begins at the latest ``source.ts_ms`` up to it.
 
-    Columns that the schema does not name are left out. One that it names and a message lacks is refused,
-    unless it is ``optional``: then it is null there, as before the column was added to the table. The command
-    and `rc.kafka` read envelopes as they are; ``rows`` makes rows of them for other runners.
+    Columns that are not in the schema are ignored. If a message lacks a column of the schema, that is an
+    error, unless the column is ``optional``: then it is null, as in messages from before the column was added
+    to the table. The command and `rc.kafka` read envelopes directly; for other runners ``rows`` makes rows of
+    them.
 
     >>> import recension as rc
     >>> orders = rc.debezium("orders", {"id": "int64", "state": "string"}, key="id")
@@ -144,9 +145,9 @@ def delta_changes(
 ) -> DeltaChanges:
     """Delta's change feed: ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
 
-    Rows stand by their commits, each from the latest time of a commit up to it. Without a key a row holds
-    from the commit that inserts it to the one that deletes it; equal rows are told apart by nothing, and any
-    of them ends. On Spark such a feed has no CTIs: ``advance_time`` makes some.
+    Rows are ordered by their commits, and each begins at the latest commit time up to it. Without a key, a
+    row is valid from the commit that inserts it to the commit that deletes it; if there are equal rows, any
+    one of them ends. On Spark such a feed has no CTIs: ``advance_time`` makes them.
 
     >>> import datetime as dt
     >>> import recension as rc
@@ -184,7 +185,7 @@ def scd2(
 ) -> Scd2:
     """A table of slowly changing dimensions, type 2, as it grows: rows come again when they get an end.
 
-    A row is known by its key and its start. Where ``current`` is true it has no end, whatever ``end`` says.
+    A row is identified by its key and its start. If ``current`` is true it has no end, whatever ``end`` is.
 
     >>> import recension as rc
     >>> sites = rc.scd2("sites", {"site": "string", "tier": "int64"}, key="site")
@@ -229,7 +230,7 @@ def to_scd2(
     end: str = "valid_to",
     current: str = "is_current",
 ) -> Any:
-    """A history as an SCD type 2 table, by key and start; of a DataFrame of a history, a DataFrame.
+    """A history as an SCD type 2 table, by key and start; for a DataFrame of a history, a DataFrame.
 
     >>> import recension as rc
     >>> past = rc.History.from_events([rc.Event({"site": "CERN", "tier": 1}, 3, 8)])
@@ -275,5 +276,5 @@ def _log(
 
 
 def _is_spark(data: Any) -> bool:
-    """A DataFrame of Spark, which may not be there at all."""
+    """Is it a Spark DataFrame? Spark may not be installed."""
     return not isinstance(data, StreamBase) and type(data).__module__.startswith("pyspark.")

@@ -1,7 +1,8 @@
-"""Functions that queries are written with: aggregates and users' own, of columns' names or expressions.
+"""Functions for queries: aggregates and user-defined functions, of column names or expressions.
 
-An aggregate is an expression: it may stand in arithmetic and conditions beside others (`agg`, `having`). Of
-every aggregate ``where`` says which events count. Where nulls do not count, the others' values become null.
+An aggregate is an expression: it may be part of arithmetic and conditions with others (`agg`, `having`). The
+``where`` of an aggregate says which events count. If the aggregate ignores nulls, the values of all other
+events become null.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ def count(column: IntoExpression | None = None, *, where: IntoExpression | None 
     count() count(x) count(when(x > 3).then(True))
     """
     if column is None and where is None:
-        return made_of(specs.Count(None))
-    return made_of(specs.Count(_argument(Literal(True) if column is None else column, where)))
+        return as_expr(specs.Count(None))
+    return as_expr(specs.Count(_argument(Literal(True) if column is None else column, where)))
 
 
 def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The sum: int64 of whole numbers and truth values, float64 of floats, exact of decimals.
+    """The sum: an int64 for whole numbers and booleans, a float64 for floats, exact for decimals.
 
     The sum of decimals has ten more digits than they have, at most 38.
 
@@ -63,23 +64,23 @@ def sum(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(sum(rc.col("price") * rc.col("amount")))
     sum(price * amount)
     """
-    return made_of(specs.Sum(_argument(column, where)))
+    return as_expr(specs.Sum(_argument(column, where)))
 
 
 def mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The mean; of decimals it has four more digits, rounded half up.
+    """The mean; for decimals it has four more digits, rounded half up.
 
     >>> print(mean("x"))
     mean(x)
     """
-    return made_of(specs.Mean(_argument(column, where)))
+    return as_expr(specs.Mean(_argument(column, where)))
 
 
 def time_weighted_mean(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     """The mean of the values, each weighted by how long its event lives within the window, as a float.
 
-    An event that reaches beyond the window, or never ends, counts for the part inside. Throughout a snapshot
-    the same events live: there it is the mean.
+    An event that reaches beyond the window, or never ends, counts for the part inside. In a snapshot the same
+    events live all the time, so there it equals the mean.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"x": "int64"})
@@ -89,7 +90,7 @@ def time_weighted_mean(column: IntoExpression, *, where: IntoExpression | None =
     0    10   1.4
     10   20   5.0
     """
-    return made_of(specs.TimeWeightedMean(_argument(column, where)))
+    return as_expr(specs.TimeWeightedMean(_argument(column, where)))
 
 
 def min(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -98,7 +99,7 @@ def min(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(min("x"))
     min(x)
     """
-    return made_of(specs.Min(_argument(column, where)))
+    return as_expr(specs.Min(_argument(column, where)))
 
 
 def max(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -107,7 +108,7 @@ def max(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
     >>> print(max("x"))
     max(x)
     """
-    return made_of(specs.Max(_argument(column, where)))
+    return as_expr(specs.Max(_argument(column, where)))
 
 
 def arg_max(column: IntoExpression, by: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -118,7 +119,7 @@ def arg_max(column: IntoExpression, by: IntoExpression, *, where: IntoExpression
     >>> print(arg_max("user", by="bytes"))
     arg_max(user, by=bytes)
     """
-    return made_of(specs.ArgMax(expression(column), _argument(by, where)))
+    return as_expr(specs.ArgMax(expression(column), _argument(by, where)))
 
 
 def arg_min(column: IntoExpression, by: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -129,44 +130,44 @@ def arg_min(column: IntoExpression, by: IntoExpression, *, where: IntoExpression
     >>> print(arg_min("user", by="bytes"))
     arg_min(user, by=bytes)
     """
-    return made_of(specs.ArgMin(expression(column), _argument(by, where)))
+    return as_expr(specs.ArgMin(expression(column), _argument(by, where)))
 
 
 def n_unique(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """How many different values there are; null is none, NaN is one. Told apart by 64-bit hashes.
+    """How many different values there are, compared by 64-bit hashes; null does not count, NaN is one value.
 
     >>> print(n_unique("user"))
     n_unique(user)
     """
-    return made_of(specs.NUnique(_argument(column, where)))
+    return as_expr(specs.NUnique(_argument(column, where)))
 
 
 def any(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """Is a condition true of some event? Null does not count, and of nothing else the answer is null.
+    """Is a condition true for some event? Nulls do not count; if all are null, the answer is null.
 
     >>> import recension as rc
     >>> print(any(rc.col("bytes") > 3))
     any(bytes > 3)
     """
-    return made_of(specs.AnyTrue(_argument(column, where)))
+    return as_expr(specs.AnyTrue(_argument(column, where)))
 
 
 def all(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """Is a condition true of every event? Null does not count, and of nothing else the answer is null.
+    """Is a condition true for every event? Nulls do not count; if all are null, the answer is null.
 
     >>> print(all("ok"))
     all(ok)
     """
-    return made_of(specs.AllTrue(_argument(column, where)))
+    return as_expr(specs.AllTrue(_argument(column, where)))
 
 
 def stddev(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The sample standard deviation (n - 1); null of fewer than two values.
+    """The sample standard deviation (n - 1); null for fewer than two values.
 
     >>> print(stddev("x"))
     stddev(x)
     """
-    return made_of(specs.StdDev(_argument(column, where)))
+    return as_expr(specs.StdDev(_argument(column, where)))
 
 
 def quantile(
@@ -176,7 +177,7 @@ def quantile(
     *,
     where: IntoExpression | None = None,
 ) -> Expr:
-    """The value a part ``q`` of the way through the sorted values, as a float.
+    """The value at the fraction ``q`` of the sorted values, as a float.
 
     Between two values ``interpolation`` decides: ``linear``, the ``lower`` or the ``higher`` of the two, the
     ``nearest`` (the one of even rank, from 0, if both are equally near), or their ``midpoint``.
@@ -184,11 +185,11 @@ def quantile(
     >>> print(quantile("x", 0.9), quantile("x", 0.9, "lower"))
     quantile(x, 0.9) quantile(x, 0.9, interpolation='lower')
     """
-    return made_of(specs.Quantile(_argument(column, where), q, interpolation))
+    return as_expr(specs.Quantile(_argument(column, where), q, interpolation))
 
 
 def median(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
-    """The middle one of the sorted values, or what lies halfway between the two in the middle, as a float.
+    """The middle one of the sorted values, or the mean of the two in the middle, as a float.
 
     >>> print(median("x"))
     quantile(x, 0.5)
@@ -202,7 +203,7 @@ def first(column: IntoExpression, *, where: IntoExpression | None = None) -> Exp
     >>> print(first("x"))
     first(x)
     """
-    return made_of(specs.First(expression(column), where=_condition(where)))
+    return as_expr(specs.First(expression(column), where=_condition(where)))
 
 
 def last(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -211,7 +212,7 @@ def last(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr
     >>> print(last("x", where="ok"))
     last(x, where=ok)
     """
-    return made_of(specs.Last(expression(column), where=_condition(where)))
+    return as_expr(specs.Last(expression(column), where=_condition(where)))
 
 
 def collect(column: IntoExpression, *, where: IntoExpression | None = None) -> Expr:
@@ -220,7 +221,7 @@ def collect(column: IntoExpression, *, where: IntoExpression | None = None) -> E
     >>> print(collect("x"))
     collect(x)
     """
-    return made_of(specs.Collect(expression(column), where=_condition(where)))
+    return as_expr(specs.Collect(expression(column), where=_condition(where)))
 
 
 def top_k(
@@ -231,7 +232,7 @@ def top_k(
     >>> print(top_k(3, by="bytes"))
     top_k(3, by=bytes)
     """
-    return made_of(specs.TopK(expression(by), k, descending, where=_condition(where)))
+    return as_expr(specs.TopK(expression(by), k, descending, where=_condition(where)))
 
 
 def aggregate(
@@ -244,7 +245,8 @@ def aggregate(
     """Any function of one array: the column's values, nulls included, in order of start and then of value.
 
     A function of pandas, such as ``pd.Series.skew``, gets a Series. It gives a float64 unless ``result``
-    names another type. It is not called for a window of which no event satisfies ``where``: that is null.
+    names another type. It is not called for a window in which no event satisfies ``where``: the answer is
+    then null.
 
     >>> import numpy as np
     >>> print(aggregate(np.ptp, "x", result="int64"))
@@ -253,11 +255,11 @@ def aggregate(
     if not callable(fn):
         raise SchemaError(f"aggregate: {fn!r} is not a function")
     kind = type_of(result, "aggregate(result=...)")
-    return made_of(specs.FunctionOf(expression(column), on_arrays(fn), kind, where=_condition(where)))
+    return as_expr(specs.FunctionOf(expression(column), on_arrays(fn), kind, where=_condition(where)))
 
 
-def made_of(aggregate: specs.Aggregate) -> Expr:
-    """An aggregate as users have it: an expression, without a name of its own."""
+def as_expr(aggregate: specs.Aggregate) -> Expr:
+    """An aggregate as an expression, without a name of its own."""
     return Expr(AggregateCall(aggregate), None)
 
 
@@ -280,17 +282,17 @@ def udf(
 
 
 def udf(fn: Callable[..., Any] | None = None, *, result: IntoType, over: Over = "rows") -> Callable[..., Any]:
-    """A Python function for use in ``where``, ``select``, join conditions: wherever expressions stand.
+    """Make an expression of a Python function, for ``where``, ``select``, join conditions and so on.
 
     Parameters
     ----------
     fn
-        A function of as many values as it is given columns. The same values must always give the same.
+        A function with one argument per column. The same values must always give the same result.
     result
         The type of what it gives.
     over
-        ``rows``: it is called for every row, with Python values. ``numpy``, ``arrow``: it is called once a
-        batch, with whole columns, and gives a column.
+        ``rows``: it is called for every row, with Python values. ``numpy``, ``arrow``: it is called once per
+        batch, with whole columns, and returns a column.
 
     >>> import recension as rc
     >>> @rc.udf(result="float64", over="numpy")

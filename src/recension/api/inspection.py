@@ -32,7 +32,7 @@ class InspectionMethods(StreamBase):
 
     @property
     def properties(self) -> Properties:
-        """What is known of every physical output of this query.
+        """The properties that every physical output of this query has.
 
         >>> import recension as rc
         >>> known = rc.Properties(is_insert_only=True, is_ordered=True)
@@ -62,7 +62,7 @@ class InspectionMethods(StreamBase):
         )
 
     def fragments(self, *, skew: str | Iterable[str] | None = None) -> str:
-        """How the query is spread over shards on Spark: what runs where, and what moves by which keys.
+        """How the query is distributed over shards on Spark: what runs where, and what is shuffled.
 
         ``skew`` as for `rc.spark.stream`.
 
@@ -98,7 +98,7 @@ class InspectionMethods(StreamBase):
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: the plan as it will run, the answer first and below it what it reads."""
+        """For notebooks: the plan as it will run, with the answer at the top and its inputs below."""
         from recension.lowering import describe_choice  # loads all operators
 
         (root,) = optimize([self.plan])

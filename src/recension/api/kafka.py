@@ -36,27 +36,27 @@ def service(
     Parameters
     ----------
     session
-        A session that nobody else uses. What `rc.table` sources need is pushed before.
+        A session that nothing else uses. Push the rows of `rc.table` sources before.
     config
         The broker's address, or settings of librdkafka, such as ``{"bootstrap.servers": …,
         "security.protocol": …}``. With a ``group.id`` the offsets are committed under it at each snapshot,
         for tools that watch lags; the service itself reads them from its folder.
     inputs
-        For each source by name a topic, or an `InputTopic` with more to say.
+        For each source by name a topic, or an `InputTopic` with more options.
     outputs
-        For each query by name a topic, or an `OutputTopic`; of a session with one query, the topic alone.
-        Queries without one can be asked for their history.
+        For each query by name a topic, or an `OutputTopic`; for a session with one query, the topic alone. A
+        query without a topic still has its history in the session.
     folder
-        Where the state is kept, on a disk of this machine. A service that is started again over the same
-        folder goes on where the last one stopped.
+        Where the state is kept, on a disk of this machine. A new service over the same folder continues where
+        the last one stopped.
     snapshot_every
-        How often the state is written. After a kill, what came since is read again.
+        How often the state is written. After a kill, the messages since then are read again.
     wait
         How long `poll` waits for messages.
     batch_size
-        How many messages make a batch at most.
+        The largest number of messages in a batch.
     clock
-        Gives microseconds since 1970, for queries and sources that count by it.
+        Returns microseconds since 1970, for queries and sources that use the wall clock.
     """
     settings = {"bootstrap.servers": config} if isinstance(config, str) else dict(config)
     if not isinstance(session, Session):

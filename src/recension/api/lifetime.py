@@ -1,4 +1,4 @@
-"""Lifetime methods: when events are true, computed from when they were; and what is true together."""
+"""Lifetime methods: change when events are true; and joins of events that are true together."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class LifetimeMethods(StreamBase):
         start: Callable[[Any, Any], Any] | None = None,
         duration: Callable[[Any, Any], Any] | DurationLike | None = None,
     ) -> Self:
-        """Every event from ``start(vs, ve)`` for ``duration(vs, ve)``; what becomes empty is dropped.
+        """Make every event live from ``start(vs, ve)`` for ``duration(vs, ve)``; empty events are dropped.
 
-        Functions take arrays of ticks, or single ticks if they cannot take arrays. Without ``start`` events
-        keep theirs, without ``duration`` their length; a duration may be constant.
+        Functions get arrays of ticks, or single ticks if they cannot handle arrays. Without ``start`` events
+        keep their start, without ``duration`` their length. A duration may be a constant.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -49,7 +49,7 @@ class LifetimeMethods(StreamBase):
         return self._alter(lifetimes.Custom(None, lasting))
 
     def shift(self, by: DurationLike) -> Self:
-        """Both ends moved by a duration, forward or (negative) back.
+        """Move start and end by a duration, forward or (negative) back.
 
         >>> import recension as rc
         >>> print(rc.source("s", {"x": "int64"}).shift("-1s").explain().splitlines()[0])
@@ -58,7 +58,7 @@ class LifetimeMethods(StreamBase):
         return self._alter(lifetimes.Shift(ticks.duration(by)))
 
     def set_duration(self, length: DurationLike) -> Self:
-        """The moving window: every event lives for ``length`` from its start.
+        """Make every event live for ``length`` from its start: a moving window.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).set_duration(10).properties.constant_duration
@@ -67,7 +67,7 @@ class LifetimeMethods(StreamBase):
         return self._alter(lifetimes.SetDuration(ticks.duration(length)))
 
     def extend(self, by: DurationLike) -> Self:
-        """The end moved by a duration, forward or (negative) back.
+        """Move the end by a duration, forward or (negative) back.
 
         >>> import recension as rc
         >>> print(rc.source("s", {"x": "int64"}).extend(5).explain().splitlines()[0])
@@ -76,7 +76,7 @@ class LifetimeMethods(StreamBase):
         return self._alter(lifetimes.Extend(ticks.duration(by)))
 
     def to_points(self) -> Self:
-        """Every event for the one tick at its start.
+        """Make every event live for one tick, at its start.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).to_points().properties.is_point
@@ -85,7 +85,7 @@ class LifetimeMethods(StreamBase):
         return self._alter(lifetimes.ToPoints())
 
     def inserts(self) -> Self:
-        """Every event from its start, for ever.
+        """Make every event live from its start, for ever.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).inserts().properties.is_shrink_only
@@ -94,7 +94,7 @@ class LifetimeMethods(StreamBase):
         return self._alter(lifetimes.Inserts())
 
     def deletes(self) -> Self:
-        """Every event from its end, for ever; what never ends gives nothing.
+        """Make every event live from its end, for ever; an open event is dropped.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).deletes().properties.is_shrink_only
@@ -103,7 +103,7 @@ class LifetimeMethods(StreamBase):
         return self._alter(lifetimes.Deletes())
 
     def hop_lifetime(self, size: DurationLike, hop: DurationLike) -> Self:
-        """The start moved back to a multiple of ``hop``, then a life of ``size``.
+        """Move the start back to a multiple of ``hop``; the event lives for ``size`` from there.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).hop_lifetime(size="10m", hop="1m").properties.constant_duration
@@ -114,19 +114,20 @@ class LifetimeMethods(StreamBase):
     def with_lifetime(
         self, start: IntoExpression, end: IntoExpression, *, bound: DurationLike | None = None
     ) -> Self:
-        """Every event from ``start`` to ``end``, which are computed from its payload and times.
+        """Make every event live from ``start`` to ``end``, computed from its payload and times.
 
-        An event whose start is null is dropped, and so is one that would be empty; an end that is null is for
-        ever. CTIs go as far as the expressions let them. Directly above a step that reads the times of events
-        it is one step with it.
+        An event is dropped if its start is null or if it would be empty. A null end means for ever. The
+        expressions determine how far CTIs go. Directly above a step that reads the times of events, both
+        become one step.
 
         Parameters
         ----------
         start, end
             Names of columns, or expressions: ticks, or timestamps where the times of the source are such.
         bound
-            How long before its own start an event may start at most. It is needed where ``start`` does not
-            say it, such as a column; an event that starts earlier is an error.
+            How long before the event's own start the new start may be at most. It is needed if the expression
+            ``start`` does not determine it, for example for a column. An event that starts earlier is an
+            error.
 
         >>> import recension as rc
         >>> jobs = rc.source("jobs", {"rate": "float64"})
@@ -139,7 +140,7 @@ class LifetimeMethods(StreamBase):
         return self._then(with_lifetime(self.plan, expression(start), expression(end), limit))
 
     def clip(self, by: StreamBase, on: str | Iterable[str] | None = None) -> Self:
-        """Every event until the first matching event of ``by`` starts inside its lifetime.
+        """End every event when the first matching event of ``by`` starts inside its lifetime.
 
         >>> import recension as rc
         >>> jobs, stops = (rc.source(name, {"job": "int64"}) for name in ("jobs", "stops"))
@@ -169,7 +170,7 @@ class JoinMethods(StreamBase):
         how: How | Literal["full"] = "inner",
         suffix: str = "_right",
     ) -> Self:
-        """Payloads of matching events joined, lifetimes intersected.
+        """Join the payloads of matching events and intersect their lifetimes.
 
         Parameters
         ----------
@@ -181,8 +182,8 @@ class JoinMethods(StreamBase):
             A condition on the pair. It sees the joined columns, suffix included.
         how
             ``inner``: the pairs. ``semi`` / ``anti``: the left events on the parts of their lifetimes that
-            some / no match covers. ``left``: the pairs, and the anti parts with nulls. ``full``: these, and
-            the anti parts of the right events with nulls; they have the right event's keys.
+            some / no match covers. ``left``: the pairs, and the anti parts with nulls. ``full``: in addition
+            the anti parts of the right events, with nulls and the keys of the right event.
         suffix
             Added to right columns whose names the left stream has too.
 

@@ -36,16 +36,16 @@ def run(
         A stream built with the API.
     inputs
         For each source by name: an Arrow table, a pandas or polars frame, a history, a result, or a list of
-        elements. Tables have a column for every one of the source; others are ignored.
+        elements. A table must have every column of the source; other columns are ignored.
     batch_size
-        How many elements of an input are taken at a time; inputs are taken in turn.
+        How many elements of an input are processed at a time; inputs are read in turn.
     close
-        Close every input at its end. An input that just stops is otherwise one that may go on; only a plain
+        Close every input at its end. Otherwise an input that stops may still continue later; only a plain
         table (without a ``_kind`` column) is always closed.
     clock
-        Gives microseconds since 1970, for queries that count by the wall clock.
+        Returns microseconds since 1970, for queries that use the wall clock.
     verify_modules
-        Call every user-defined module and function twice, and stop at one that does not say the same twice.
+        Call every user-defined module and function twice, and stop if the two results differ.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -69,17 +69,17 @@ def session(
     spill: str | PathLike[str] | None = None,
     **named: StreamBase,
 ) -> Session:
-    """A session that runs one query, or several by name, as their sources are fed.
+    """A session that runs one query, or several by name, while you push data to their sources.
 
-    What the queries have in common is computed once. ``clock`` gives microseconds since 1970; queries that
-    count by the wall clock look at it whenever something is pushed or read, and at ``tick()``.
-    ``verify_modules`` calls every user-defined module twice. What is true now by each answer is kept for
-    ``session.history()`` until it has more than ``history_limit`` events; None keeps it whatever its size, 0
-    never. ``keep`` says how far back ``session.history(as_of=...)`` can look, by the clock: for so long
-    output is remembered with its time.
+    Common steps of the queries are computed once. ``clock`` returns microseconds since 1970; queries that use
+    the wall clock read it at every push and read, and at ``tick()``. ``verify_modules`` calls every
+    user-defined module twice. The history of each answer is kept for ``session.history()`` until it has more
+    than ``history_limit`` events; with None it has no limit, with 0 it is not kept. ``keep`` says how far
+    back ``session.history(as_of=...)`` can look, by the clock: the session keeps its output for that long,
+    with its time.
 
-    ``memory`` bounds what of the state is resident (``"512MB"``, ``"2GiB"``). What is beyond lies in files in
-    the directory ``spill``, by default that for temporary files: work goes on, slower.
+    ``memory`` bounds how much of the state is in memory (``"512MB"``, ``"2GiB"``). The rest is in files in
+    the directory ``spill``, by default the directory for temporary files; work on it is slower.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -104,13 +104,14 @@ def session(
 def record(
     session: Session, path: str | PathLike[str], *, edges: EdgeChoice = "ends", limit: str | int = "1GiB"
 ) -> Recorder:
-    """Record a session from now on: the elements on the edges of its plan, with the step they came in.
+    """Record a session from now on: the elements on the edges of its plan, with the step in which they came.
 
     The streams go to Arrow files in a new directory; `rc.read_recording` and ``recension inspect`` read them,
     also while they grow. ``edges`` are ``"ends"`` (the sources and the answers), ``"all"``, or a list of
-    names as `explain` shows them. When the files are larger than ``limit`` the oldest go, and are counted.
-    The recording ends with ``close()``, at the end of a ``with`` block, or with the program. Restoring a
-    snapshot ends it, and so does a full disk, with a warning in the log: the session itself goes on.
+    names as `explain` shows them. When the files are larger than ``limit``, the oldest steps are deleted and
+    counted. The recording ends with ``close()``, at the end of a ``with`` block, or with the program.
+    Restoring a snapshot ends it, and so does a full disk, with a warning in the log. The session itself
+    continues.
 
     >>> import recension as rc, tempfile
     >>> s = rc.source("s", {"user": "string"})

@@ -1,7 +1,7 @@
-"""Merging: `rc.merge`, and what it is for.
+"""Merging: `rc.merge`, and the scenarios that it is for.
 
-Queries survive failures, answer as fast as their fastest copy, start with what is known already, or are
-replaced while they run.
+A query survives failures, answers as fast as its fastest replica, starts with a known history, or is replaced
+while it runs.
 
 Source      Physically Independent Stream Merging, §II.
 """
@@ -31,11 +31,11 @@ def merge(
     leader: Leader = "stable",
     quorum: float = 0.5,
 ) -> Stream:
-    """One trustworthy stream out of several that are physically different and logically the same.
+    """Merge streams with the same history into one stream.
 
-    Inputs may differ in order, in what they say first and take back, and in how far they have come; they may
-    stop, and join or leave while the query runs (`Session.attach`, `Session.detach`). The output neither
-    repeats nor omits.
+    Inputs may differ in order, in their revisions, and in how far they have come. They may stop, and may join
+    or leave while the query runs (`Session.attach`, `Session.detach`). The output neither repeats nor loses
+    an event.
 
     Parameters
     ----------
@@ -46,21 +46,21 @@ def merge(
         (nothing); ``auto`` takes the cheapest that the inputs' properties allow. ``R3-`` is the paper's
         baseline.
     policy
-        For R3, when what an input says is shown: ``first`` (the first word on a key, corrected when it is
-        final), ``eager`` (every change), ``hf`` (when a stable has passed the start), ``ff`` (when it is
-        final), ``lead`` (follow one input), ``quorum`` (when enough inputs say so).
+        For R3, when a change of an input is shown: ``first`` (inserts at once, corrections when they are
+        final), ``eager`` (every change at once), ``hf`` (when a CTI has passed the start), ``ff`` (when the
+        event is final), ``lead`` (follow one input), ``quorum`` (when enough inputs have the event).
     lag
-        For R3: the output's CTI stays so far behind the leading input's, which spares corrections.
+        For R3: how far the output's CTI stays behind that of the leading input, which saves corrections.
     feedback
-        Tell slower inputs what is no longer wanted, so that they can skip it.
+        Send feedback to slower inputs, so that they can skip what is no longer needed.
     on_mismatch
-        What happens when an element is not what the case allows: ``raise``, or ``fallback`` to R4, for which
-        events that may still change are kept; an insert that is repeated then counts as a second event.
+        What happens if the case does not allow an element: ``raise``, or ``fallback`` to R4. For that, events
+        that may still change are kept; a repeated insert then counts as a second event.
     leader
-        For ``lead``: the input of the last effective ``stable``, or, for first words only, the one with the
-        latest ``starts`` or with the most ``unfrozen`` events.
+        For ``lead``: ``stable``, the input whose CTI last advanced the output; or, for inserts only, the
+        input with the latest ``starts`` or with the most ``unfrozen`` events.
     quorum
-        For ``quorum``: the part of the inputs that must have an event.
+        For ``quorum``: the fraction of the inputs that must have an event.
 
     >>> import recension as rc
     >>> a, b = (rc.source(name, {"job": "string"}) for name in ("a", "b"))
@@ -75,7 +75,7 @@ def merge(
 
 
 def _in_column_order(streams: tuple[Stream, ...]) -> list[Stream]:
-    """The streams with their columns in the order of the first one's, where they have the same."""
+    """The streams with their columns in the order of the first stream, if they have the same columns."""
     for stream in streams:
         plan_of(stream, "merge")
     names = streams[0].schema.names if streams else []
@@ -98,7 +98,7 @@ def high_availability(query: Callable[[Stream], Stream], feeds: Iterable[Stream]
 
 
 def fast_availability(*plans: Stream, **options: Any) -> Stream:
-    """Different plans of one query: the answer of whichever is ahead at the moment.
+    """Different plans of one query: the answer comes from the plan that is ahead.
 
     Plans that fall behind skip what is final already (`fast_forward`).
     """
@@ -113,11 +113,11 @@ def fast_forward(*plans: Stream, **options: Any) -> Stream:
 def jump_start(
     query: Callable[[Stream], Stream], seed: Stream, live: Stream, from_time: TimeLike, **options: Any
 ) -> Stream:
-    """A query over a live feed that knows from the start what happened before it was there.
+    """A query over a live feed that starts with a known history.
 
     Push a history table or a checkpoint to ``seed`` and advance it to the time up to which it is complete,
     ``from_time`` or later. The live feed has everything that starts from ``from_time`` on, and may repeat
-    what the seed has; what it says counts once the seed is there, whichever of them comes first.
+    what the seed has. Its elements count once the seed is complete, whichever of the two arrives first.
 
     >>> import recension as rc
     >>> table, feed = (rc.source(name, {"job": "string"}) for name in ("table", "feed"))
@@ -137,9 +137,10 @@ def jump_start(
 
 
 class CutOver:
-    """One plan of a query takes the place of another, without its readers noticing.
+    """Replace one plan of a query by another, without a gap for its readers.
 
-    The new plan joins; once the answer has come to the time from which it is complete, the old one can go.
+    The new plan joins. When the answer has reached the time from which the new plan is complete, the old plan
+    can leave.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"x": "int64"})
@@ -158,7 +159,7 @@ class CutOver:
         session.attach(self._new, from_time)
 
     def finish(self) -> bool:
-        """Let the old plan go if the new one has joined; whether it has."""
+        """Detach the old plan if the new one has joined; returns whether it has."""
         if self._session.state_of(self._new) != "joined":
             return False
         self._session.detach(self._old)

@@ -95,11 +95,11 @@ class SpanMethods(StreamBase):
         return self._then(Project(self.plan, outputs, "drop"))
 
     def map(self, fn: Callable[[Any], Any], schema: IntoSchema, *, per_row: bool | None = None) -> Self:
-        """A function of the payload, with the columns it gives.
+        """Apply a function to the payload; ``schema`` has the columns of its result.
 
-        The function takes an Arrow record batch and gives one; or, per row, it takes and gives a mapping.
-        Which of the two is found by trying it on an empty batch, unless ``per_row`` says so. Equal payloads
-        must get equal answers, or retractions would miss their events.
+        The function takes and returns an Arrow record batch; or, per row, a mapping. Recension finds out
+        which by a call with an empty batch, unless ``per_row`` says it. Equal payloads must give equal
+        results, or retractions would miss their events.
 
         >>> import recension as rc
         >>> words = rc.source("words", {"word": "string"})
@@ -135,6 +135,6 @@ class SpanMethods(StreamBase):
 
 
 def _project(plan: Node, outputs: Outputs, verb: str) -> Node:
-    """Columns computed from the payload, or from the times of events too."""
+    """Columns computed from the payload, and from the times of events if they are used."""
     is_timed = any(reads_times(computed) for _, computed in outputs)
     return timed_span(plan, (), outputs, verb) if is_timed else Project(plan, outputs, verb)

@@ -82,7 +82,7 @@ def batch(
     verify_modules
         Call every user-defined module and function twice, and stop at one that does not say the same twice.
 
-    What depends on the order of arrival is refused: finite memories, and policies for late elements.
+    Queries that depend on the order of arrival are refused: finite memories, and policies for late elements.
     """
     plan = plan_of(query, "batch")
     return run_batch(spark, repeat_calls(plan) if verify_modules else plan, inputs)
@@ -119,30 +119,30 @@ def stream(
         For an `rc.table`, a batch DataFrame or a path: it is read once, here, and a checkpoint that was made
         with other rows is refused. With ``refresh``, a folder of versions (`rc.spark.write_version`).
     shards
-        In how many parts the query runs; by default as many as there are cores. It cannot be changed on a
-        checkpoint that exists.
+        In how many parts the query runs; by default the number of cores. It cannot be changed on an existing
+        checkpoint.
     skew
         The key, by its name in ``group_by``, of which one value has most of the events. Counts, sums and
-        means grouped by it are made in parts: each shard sums up the events that it has, and only these sums
-        go to the shard of their key. It cannot be changed on a checkpoint that exists either.
+        means grouped by it are computed in parts: each shard sums up its own events, and only these sums go
+        to the shard of their key. It cannot be changed on an existing checkpoint either.
     order_by
-        For sources that need it (a stream with ``_kind`` that is not read from files), the columns that
-        put their rows in order.
+        For sources that need it (a stream with ``_kind`` that is not read from files), the columns that order
+        their rows.
     watermark
-        For folders of plain tables, and topics of plain rows: how far CTIs lag behind the latest start; what
-        ``withWatermark`` says of a DataFrame.
+        For folders of plain tables, and topics of plain rows: how far CTIs stay behind the latest start, like
+        ``withWatermark`` for a DataFrame.
     files_per_batch
-        How many files of a folder a micro-batch takes at most.
+        The largest number of files of a folder in a micro-batch.
     feedback
-        The folder in which a merge that reads the output says which events it no longer needs
+        The folder to which a merge that reads the output writes which events it no longer needs
         (`rc.spark.merge`, ``feedback``). Such events are dropped, unless a retraction could lengthen them,
-        and state that only serves them is freed.
+        and their state is freed.
     memory
-        How much of a shard's state stays in the memory of its worker, such as ``"512MB"``. What is beyond
-        lies in files in Spark's local directory: work goes on, slower, and the metrics say so.
+        How much of a shard's state stays in the memory of its worker, such as ``"512MB"``. The rest is in
+        files in Spark's local directory; work on it is slower, and the metrics show how much it is.
     name
-        Its metrics are called ``recension NAME`` in Spark's progress. By default they are ``recension``, and
-        ``recension 2`` if this reads a DataFrame that already has those.
+        The metrics are called ``recension NAME`` in Spark's progress. By default they are called
+        ``recension``, or ``recension 2`` if the query reads a DataFrame that already has those.
     verify_modules
         Call every user-defined module and function twice, and stop at one that does not say the same twice.
     """
@@ -183,9 +183,9 @@ def read_kafka(
     spark
         A session with Spark's Kafka connector (``spark.jars``).
     source
-        The source that the topic is for. If the topic has several partitions, it names them:
-        ``rc.source(..., partition="partition", order="offset")``. No CTI counts before all of them have
-        spoken, or the source's ``idle`` has passed.
+        The source that the topic is for. If the topic has several partitions, the source names them:
+        ``rc.source(..., partition="partition", order="offset")``. No CTI takes effect before all of them have
+        sent something, or the source's ``idle`` time has passed.
     servers
         The addresses of brokers, as ``kafka.bootstrap.servers`` takes them.
     topic
@@ -198,22 +198,22 @@ def read_kafka(
     avro_schema
         The schema of Avro's records, as JSON text or a dict.
     columns
-        Columns of the source that come from beside the value, by what they come from: ``key``, ``timestamp``,
-        ``topic``, ``partition``, ``offset``, ``row`` or ``headers.NAME``. Those that the source names as its
-        partition, order, run and sequence need not be listed if they have these names, or are the headers
-        ``_run``, ``_batch`` and ``_seq``.
+        Columns of the source that do not come from the value, and where they come from: ``key``,
+        ``timestamp``, ``topic``, ``partition``, ``offset``, ``row`` or ``headers.NAME``. Those that the
+        source names as its partition, order, run and sequence need not be listed if they have these names, or
+        are the headers ``_run``, ``_batch`` and ``_seq``.
     dead_letters
-        A topic for messages that cannot be read. They go there as they are, with headers that say where they
-        come from and what is wrong. Without it the source's ``on_violation`` decides.
+        A topic for messages that cannot be read. They go there unchanged, with headers that say where they
+        come from and what is wrong. Without it, the source's ``on_violation`` decides.
     start
-        Where a new query begins: ``earliest`` or ``latest``. One with a checkpoint goes on from there.
+        Where a new query begins: ``earliest`` or ``latest``. A query with a checkpoint continues from there.
     options
         Further options of Spark's connector, such as ``{"maxOffsetsPerTrigger": "100000"}``.
     client
-        Settings of librdkafka for the producer of dead letters, if the broker asks for more than its address.
+        Settings of librdkafka for the producer of dead letters, if the broker needs more than its address.
 
     A message without a value (a tombstone) deletes its key if the source is keyed, names ``deleted=``, and
-    gets its key and start from beside the value; else it is skipped and counted.
+    does not get its key and start from the value. Otherwise it is skipped and counted.
     """
     return open_topic(
         spark,
@@ -251,10 +251,10 @@ def merge(
     memory: str | int | None = None,
     name: str | None = None,
 ) -> DataFrame:
-    """One streaming DataFrame out of several that are physically different and logically the same.
+    """Merge streaming DataFrames with the same history into one.
 
-    What `rc.merge` says of ``case``, ``policy``, ``lag``, ``on_mismatch``, ``leader`` and ``quorum`` holds
-    here too. The result is like that of `rc.spark.stream`.
+    ``case``, ``policy``, ``lag``, ``on_mismatch``, ``leader`` and ``quorum`` are those of `rc.merge`. The
+    result is like that of `rc.spark.stream`.
 
     Parameters
     ----------
@@ -264,17 +264,17 @@ def merge(
         Streaming DataFrames of equal payload, each in the order of its own ``_batch`` and ``_seq``.
     root
         Instead of them, a folder with a sub-folder for each stream, as `rc.spark.write_changelog` writes it.
-        A new sub-folder is a new stream, complete from the beginning unless `rc.spark.attach` has said
-        otherwise; `rc.spark.detach` lets one go. One that stops has died, and may go on.
+        A new sub-folder is a new stream. It is complete from the beginning, unless `rc.spark.attach` gave
+        another time; `rc.spark.detach` removes it. A stream that stops may have died, and may continue later.
     schema, timestamps
-        For a root in which nothing is yet: the payload's columns, and whether times are timestamps.
+        For an empty root: the payload's columns, and whether times are timestamps.
     feedback
-        Tell slower inputs what is no longer wanted: the folder in which their queries look for it
-        (``rc.spark.stream(..., feedback=FOLDER)``). With a root ``True`` means its ``_feedback``.
+        Send feedback to slower inputs about what is no longer needed: the folder in which their queries look
+        for it (``rc.spark.stream(..., feedback=FOLDER)``). With a root ``True`` means its ``_feedback``.
     properties
-        What is known of every input; ``case="auto"`` relies on it.
+        The properties that every input has; ``case="auto"`` relies on them.
     on_violation
-        What happens to elements of an input that no valid stream may hold: ``raise``, ``drop`` or ``adjust``.
+        What happens to invalid elements of an input: ``raise``, ``drop`` or ``adjust``.
     shards, files_per_batch, memory, name
         As for `rc.spark.stream`.
     """
@@ -306,46 +306,47 @@ def merge(
 def write_version(table: StreamBase, folder: FolderLike, data: Any) -> Path | None:
     """Write all rows of a table that is read again, as the next version in its folder.
 
-    A query that reads the folder takes it up in its next micro-batch: rows that are new begin, and rows that
-    are gone end, at the CTI that the streams had reached before. The file is complete when it appears.
+    A query that reads the folder uses it in its next micro-batch: new rows begin, and missing rows end, at
+    the CTI that the streams had reached before. The file is complete when it appears.
 
     Parameters
     ----------
     table
         An `rc.table` with ``refresh``.
     folder
-        The folder of its versions, and of nothing else; it is made if it is not there.
+        The folder of its versions, and of nothing else; it is created if it does not exist.
     data
         A batch DataFrame, a path, an Arrow table, or a frame of pandas or polars.
 
-    Gives the file; None if the rows are those of the last version, in whatever order: nothing is written.
+    Returns the file; or None, and writes nothing, if the rows are those of the last version in any order.
     """
-    return write_plan_version(_refreshed(table, "write_version"), folder, data)
+    return write_plan_version(_require_refresh(table, "write_version"), folder, data)
 
 
 def refresh(
     query: StreamingQuery, table: StreamBase, folder: FolderLike, read: Callable[[], Any]
 ) -> Refresher:
-    """Read a table again every so often, and write a version if its rows have changed.
+    """Read a table again at regular intervals, and write a version if its rows have changed.
 
     Parameters
     ----------
     query
-        A query that runs. The readings end with it.
+        A running query. The reads end with it.
     table
         An `rc.table`, whose ``refresh`` says how often.
     folder
         The folder of its versions, which the query reads.
     read
-        A function that reads the table now, such as ``lambda: spark.read.parquet(path)``; what it gives is
-        what `rc.spark.write_version` takes. A DataFrame alone would go on with the files it has found once.
+        A function that reads the table now, such as ``lambda: spark.read.parquet(path)``; its result must be
+        valid for `rc.spark.write_version`. A DataFrame itself would keep its first list of files.
 
-    If a reading fails the version before holds on; the log says so, and ``failure`` of what this gives.
+    If a read fails, the last version stays valid; the log says so, and so does ``failure`` of the returned
+    object.
     """
-    return Refresher(query, _refreshed(table, "refresh"), folder, read)
+    return Refresher(query, _require_refresh(table, "refresh"), folder, read)
 
 
-def _refreshed(table: StreamBase, call: str) -> Table:
+def _require_refresh(table: StreamBase, call: str) -> Table:
     plan = plan_of(table, call)
     if not isinstance(plan, Table) or plan.refresh is None:
         raise RecensionError(f"{call}: a table that is read again is needed: rc.table(..., refresh='10m')")
@@ -357,5 +358,5 @@ def _name_frames(frames: Sequence[DataFrame] | None) -> dict[str, DataFrame]:
 
 
 def metrics(query: StreamingQuery) -> PipelineMetrics:
-    """What the operators of a running or finished query did, as far back as Spark keeps its progress."""
+    """What the operators of a running or finished query did, for as long as Spark keeps its progress."""
     return pipeline_metrics(query.recentProgress)

@@ -1,4 +1,4 @@
-"""Streams: what a query is written with."""
+"""Streams, from which queries are built."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stream(
     ConsistencyMethods,
     InspectionMethods,
 ):
-    """A query over streams. Every method gives a new stream; nothing runs until a runner is asked to."""
+    """A query over streams. Every method returns a new stream; nothing runs until you pass it to a runner."""
 
     __slots__ = ()
 
@@ -79,49 +79,51 @@ def source(
     schema
         The payload columns: ``{name: Arrow type or its name}``.
     start, end
-        Columns of a plain table that hold the times of its events. Those that the schema has as well are
-        part of the payload too.
+        Columns of a plain table with the times of its events. If they are in the schema, they are also part
+        of the payload.
     properties
-        What is known of the feed. It is relied on; of all it says, only that there are no retractions is
-        checked.
+        Known properties of the feed. They are trusted; only ``is_insert_only`` is checked.
     on_violation
-        What happens to elements that no valid stream may hold: ``raise``, ``drop``, or ``adjust``, which
-        moves late ones to the last CTI, and what corrects them with them.
+        What happens to invalid elements: ``raise``, ``drop``, or ``adjust``, which moves late elements and
+        their corrections to the last CTI.
     external_ctis
-        The feed carries external CTIs, and retractions may come before what they retract. Where a step above
-        has state, a ``finalize`` is put onto the source, unless the query says one itself.
+        The feed has external CTIs, and retractions may arrive before their inserts. If a step above has
+        state, a ``finalize`` is put on the source, unless the query has one.
     since
-        Where the external CTIs begin; a ``finalize`` of the query's own may name another time.
+        Where the external CTIs begin; a ``finalize`` in the query may name another time.
     times
-        What its times are: ``"int64"`` ticks or timestamps, as in ``"timestamp[us, UTC]"``. ``rc.start()``
-        and ``rc.end()`` are of this type. Without it they are timestamps if the columns ``start`` and ``end``
-        are, else ticks.
+        The type of its times: ``"int64"`` ticks or timestamps, as in ``"timestamp[us, UTC]"``. ``rc.start()``
+        and ``rc.end()`` have this type. Without it, they are timestamps if the columns ``start`` and ``end``
+        are, otherwise ticks.
 
     key
-        The columns that name a record: each row then restates the record of its key, interval included. Rows
-        are plain: there are no retractions.
+        The columns that identify a record: each row then replaces the record of its key, with its interval.
+        Rows are plain: there are no retractions.
     version
         The column that says which row of a key counts, the highest: a whole number (int64, unless the schema
         or ``{name: type}`` says otherwise), a timestamp or a date. Without it the last one to arrive counts.
     deleted
-        A column of booleans: where it is true the row takes the record back, whatever its interval.
+        A column of booleans: a row in which it is true removes the record, whatever its interval.
     forget
-        How long after its end a record is remembered. A row of a forgotten key is a violation.
+        How long a record is remembered after its end. A row of a forgotten key is a violation.
 
     partition
-        The columns that tell apart the ordered streams of which the input is made, such as the partitions of
-        a topic; they need not be in the schema. Order, CTIs and retractions count within a partition. The
-        CTI of the source is the least over them. Of what ``properties`` says, order and keys hold within one.
+        The columns that identify the partitions of the input, such as those of a topic: each is an ordered
+        stream. They need not be in the schema. Order, CTIs and retractions are checked within a partition.
+        The CTI of the source is the least of its partitions' CTIs. In ``properties``, order and keys apply
+        within a partition.
     order
-        The columns by which the rows of a partition stand, such as ``"offset"``. It rises from push to push.
+        The columns that order the rows of a partition, such as ``"offset"``. The values must rise from push
+        to push.
     partitions
-        No CTI counts until so many partitions have spoken, or ``idle`` has passed since the start.
+        No CTI takes effect until that many partitions have sent something, or ``idle`` has passed since the
+        start.
     idle
-        A partition that has been silent for so long, by the clock, holds the others back no more. What it
-        sends too late then goes by ``on_violation``. By default it holds them back for ever.
+        A partition that has sent nothing for that long, by the clock, no longer holds the others back. For
+        rows that it then sends late, ``on_violation`` decides. By default it holds them back for ever.
     run, sequence
-        The columns in which a producer numbers the elements of each of its runs. One that was seen before is
-        skipped. By default ``_run``, ``_batch`` and ``_seq``, where rows have these.
+        The columns in which a producer numbers the elements of each of its runs. Repeated elements are
+        skipped. By default ``_run``, ``_batch`` and ``_seq``, if rows have them.
 
     >>> feed = source("feed", {"v": "int64"}, partition="p")
     >>> import recension as rc
@@ -178,24 +180,24 @@ def changes(
     run: str | None = None,
     sequence: IntoNames | None = None,
 ) -> Stream:
-    """A named input of changes: a row holds from its start until the next row of its key.
+    """A named input of changes: a row is valid from its start until the next row of its key.
 
     Parameters
     ----------
     name, schema, start, on_violation, times
         As for `source`. A row has no end.
     key
-        The columns by which rows are changes of one thing.
+        The columns that identify what changes: rows of one key follow each other.
     version
-        The column that puts rows with one start in order: the highest holds. As for `source`.
+        The column that orders rows with the same start: the highest is valid. As for `source`.
     deleted
-        A column of booleans: where it is true the row ends its predecessor and holds nothing.
+        A column of booleans: a row in which it is true ends the row before it and adds nothing.
     order
-        ``start``: rows stand by (start, version). ``version``: they stand as in a log, by version alone, and
-        each begins at the latest start up to it.
+        ``start``: rows are ordered by (start, version). ``version``: they are ordered as in a log, by version
+        alone, and each begins at the latest start up to it.
     partition, partition_order, partitions, idle, run, sequence
-        As for `source`, where ``partition_order`` is called ``order``. The rows of a key are in one partition
-        or have versions: nothing puts different partitions in order.
+        As for `source`, where ``partition_order`` is called ``order``. The rows of a key must be in one
+        partition or have versions: there is no order between partitions.
 
     >>> import recension as rc
     >>> orders = changes("orders", {"id": "int64", "state": "string"}, key="id", version="lsn")
@@ -216,10 +218,10 @@ def changes(
 
 
 def table(name: str, schema: IntoSchema, refresh: DurationLike | None = None) -> Stream:
-    """A named table without times, such as one of sites or prices, to join streams with.
+    """A named table without times, such as sites or prices, to join streams with.
 
-    Its rows are true for ever. It is read once and then closed, so that a join with it waits for the stream
-    alone. Windows over a table by itself are refused: they would have no end.
+    Its rows are true for ever. It is read once and then closed, so a join with it waits only for the stream.
+    Windows over a table by itself are refused: they would have no end.
 
     Parameters
     ----------
@@ -228,9 +230,9 @@ def table(name: str, schema: IntoSchema, refresh: DurationLike | None = None) ->
     schema
         The columns: ``{name: Arrow type or its name}``.
     refresh
-        The table may be read again, about so often. Its CTI then follows the streams that it is joined with,
-        and what has changed holds from that CTI on. In a session each push is a new version; a run reads it
-        once.
+        The table may be read again, about that often. Its CTI then follows the streams that it is joined
+        with, and changed rows are valid from that CTI on. In a session each push is a new version; `rc.run`
+        reads it once.
 
     >>> import recension as rc
     >>> jobs = rc.source("jobs", {"site": "string", "cores": "int64"})
@@ -260,7 +262,7 @@ def _partition_fields(
     run: str | None,
     sequence: IntoNames | None,
 ) -> dict[str, Any]:
-    """What a source says of its partitions, as fields of its node."""
+    """What a source declares about its partitions, as fields of its node."""
     named = {"partition": partition, "order": order, "sequence": sequence}
     fields: dict[str, Any] = {
         name: () if given is None else key_names(given, f"{verb}({name}=)") for name, given in named.items()

@@ -28,12 +28,13 @@ def why(
 ) -> Why:
     """Why an answer is what it is: the input events it rests on, step by step, and how it came about.
 
-    Lineage speaks of the events that are left when every retraction is applied, with all inputs closed. The
-    events it names are enough for the answer, and no other event matters to it. An event is *needed* if the
-    answer is another without it, else *shared*: one of several reasons. The biography is told from the
-    elements as they came.
+    Lineage is about the events that remain when every retraction is applied, with all inputs closed. The
+    named events are enough for the answer, and no other event matters to it. An event is *needed* if the
+    answer would be different without it, otherwise *shared*: one of several reasons. The biography uses the
+    elements in the order of arrival.
 
-    Only what can matter is run: the keys and times of the answer are followed down to the inputs.
+    The query runs only over events that can matter: the keys and times of the answer are followed down to the
+    inputs.
 
     Parameters
     ----------
@@ -46,14 +47,15 @@ def why(
     at
         A time at which the answer is true.
     close
-        Close every input at its end, as for `rc.run`: it matters to the biography only.
+        Close every input at its end, as for `rc.run`. This affects only the biography.
     biography
-        Whether to tell it: what was said when, and which elements changed it.
+        Whether to compute it: how the answer changed, when, and by which elements.
     marks
-        Whether to find out which events are needed, which runs a part of the query for each of them. Without
-        it all count as shared.
+        Whether to find out which events are needed. This runs a part of the query for each event. Without it,
+        all events count as shared.
     batch_size
-        How many elements of an input are taken at a time, as for `rc.run`; the biography follows that order.
+        How many elements of an input are processed at a time, as for `rc.run`; the biography follows that
+        order.
 
     >>> import recension as rc
     >>> leases = rc.source("leases", {"user": "string", "site": "string"})

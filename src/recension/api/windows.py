@@ -41,10 +41,10 @@ Answer: TypeAlias = Expr | Module | type[Module] | str
 
 
 class WindowedStream(Generic[S]):
-    """A stream seen through windows.
+    """A stream with windows.
 
-    An event belongs to every window it overlaps, and to a count window if its start (end) lies in it. It is
-    in one session.
+    An event belongs to every window that it overlaps, to a count window if its start (end) is in it, and to
+    one session.
     """
 
     __slots__ = ("_keys", "_policies", "_stream", "_windows")
@@ -64,7 +64,7 @@ class WindowedStream(Generic[S]):
         recompute: bool = False,
         **named: Answer,
     ) -> S:
-        """One row for every window that holds an event, as long as the window.
+        """One row for every window that has an event; the row lives as long as the window.
 
         Aggregates are the library's or user-defined modules, which may be called by class or by name.
         ``perfect`` and ``ordered`` show a window once it has ended, ``eager`` at once, revising it later.
@@ -86,11 +86,11 @@ class WindowedStream(Generic[S]):
     def apply(
         self, module: Any, *, speculate: Speculate = "perfect", recompute: bool = False, **given: Any
     ) -> S:
-        """The rows that a user-defined operator gives for every window that holds an event.
+        """The rows that a user-defined operator gives for every window that has an event.
 
-        ``module`` is an `rc.Operator` or the like, its class, or the name under which a package offers it;
-        of a class or a name, the other arguments are its parameters and what is mapped to its inputs. What
-        was shown is kept to be taken back, or with ``recompute`` computed again.
+        ``module`` is an `rc.Operator` or similar, its class, or the name under which a package offers it. For
+        a class or a name, the other arguments are its parameters and the expressions for its inputs. The
+        output is kept, to be retracted later; with ``recompute`` it is computed again instead.
 
         >>> import recension as rc
         >>> class Longest(rc.TimeSensitiveOperator):
@@ -109,10 +109,10 @@ class WindowedStream(Generic[S]):
         return self._stream._then(apply_node(plan, self._keys, module, given, self._windows, policies))
 
     def clip_input(self, clip: Clipping) -> WindowedStream[S]:
-        """What time-sensitive modules see of events that reach beyond their window.
+        """How time-sensitive modules see events that reach beyond their window.
 
-        ``full`` cuts them to the window on both sides (the default), ``left`` and ``right``
-        on one, ``none`` leaves them. Unless they are cut on the right, CTIs wait for their ends.
+        ``full`` clips them to the window on both sides (the default), ``left`` and ``right`` on one side,
+        ``none`` not at all. Without clipping on the right, CTIs wait for the ends of events.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).tumbling(5).clip_input("right")
@@ -124,9 +124,9 @@ class WindowedStream(Generic[S]):
         """When the rows of a user-defined operator are true.
 
         ``align``: as long as the window (the default). ``keep``: as the module says, but not before the
-        window. ``clip``: as it says, cut to the window. ``time_bound``: as ``keep``, and windows are shown as
-        soon as they begin. The module must never revise what is older than the cause of the revision; in
-        return all CTIs pass. ``unrestricted``: as it says; then there are no CTIs.
+        window. ``clip``: as the module says, clipped to the window. ``time_bound``: like ``keep``, and
+        windows are shown as soon as they begin; a change at a time must never alter output before that time,
+        and in return all CTIs pass. ``unrestricted``: as the module says; only the last CTI passes.
 
         >>> import recension as rc
         >>> rc.source("s", {"x": "int64"}).tumbling(5).stamp_output("keep")
@@ -164,7 +164,7 @@ def windows_of(
     unit: CalendarUnit = "month" if each.months else "week" if each.is_weeks else "day"
     if unit == "week" and whole.days % 7:
         raise TimeError(
-            f"windows: a size of {size!r} is no multiple of a hop of {hop!r}; with tz it counts hops"
+            f"windows: a size of {size!r} is no multiple of a hop of {hop!r}; with tz it must be one"
         )
     per = 7 if unit == "week" else 1
     return CalendarWindows(
@@ -245,12 +245,12 @@ def _answers_node(
 def _name_times(
     plan: Node, aggregates: list[tuple[str, Aggregate]]
 ) -> tuple[Node, tuple[tuple[str, Aggregate], ...]]:
-    """The aggregates of times and lifetimes as aggregates of columns that hold them."""
+    """Aggregates of times and lifetimes, as aggregates of columns that contain these."""
     for _, aggregate in aggregates:
         if aggregate.yields_rows and any(map(reads_times, aggregate.inputs)):
             raise SchemaError(
-                f"agg: {aggregate} yields rows, so what it goes by must be one of their columns; make it one "
-                "first, as in with_columns(lasted=rc.lifetime())"
+                f"agg: {aggregate} yields rows, so it can only order them by one of their columns; make "
+                "it a column first, as in with_columns(lasted=rc.lifetime())"
             )
     read = list(dict.fromkeys(computed for _, aggregate in aggregates for computed in aggregate.inputs))
     below, columns = name_timed(plan, read, "agg")
@@ -261,7 +261,7 @@ def _name_times(
 
 
 def _to_answer(given: Any) -> Any:
-    """A module that is named, or given as its class, as itself; an aggregate; or a tree of some."""
+    """The module that the user gave by class or name; modules, aggregates and expressions unchanged."""
     if isinstance(given, str) or (isinstance(given, type) and issubclass(given, Module)):
         return module(given)
     tree = given.tree if isinstance(given, Expr) else None
@@ -282,11 +282,11 @@ def _require_answer(name: str | None, answer: Any, keys: Sequence[str]) -> None:
 
 
 def _module_answer(answer: Aggregate | Module, plan: Node) -> ModuleCall | Aggregate:
-    """Beside modules a function of the user's own is one of them."""
+    """Next to modules, a user's own function counts as a module."""
     if isinstance(answer, FunctionOf):
         if answer.where is not None:
             raise SchemaError(
-                f"agg: {answer} cannot stand beside modules with a condition; make nulls of the other values "
+                f"agg: {answer} cannot have where= together with modules; set the other values to null "
                 "with rc.when(...).then(...)"
             )
         answer = ArrayFunction(answer.fn, answer.result, answer.argument)
@@ -294,7 +294,7 @@ def _module_answer(answer: Aggregate | Module, plan: Node) -> ModuleCall | Aggre
 
 
 def _refuse_policies(policies: Policies) -> None:
-    """Aggregates of the library see no lifetimes and give none."""
+    """Refuse clipping and stamping for the library's aggregates: they do not see lifetimes and give none."""
     if policies.stamp != "align":
         raise SchemaError(
             f"stamp_output({policies.stamp!r}): aggregates give values, which live as long as their window; "
@@ -307,7 +307,7 @@ def _refuse_policies(policies: Policies) -> None:
 def apply_node(
     plan: Node, keys: Outputs, asked: Any, given: Mapping[str, Any], windows: WindowKind, policies: Policies
 ) -> Node:
-    """A user-defined operator over windows: an instance, a class or a name with what it is to be given."""
+    """A user-defined operator over windows: an instance; or a class or name, with its arguments."""
     made = module(asked, **given)
     if not made.yields_rows:
         raise SchemaError(f"apply: {made.name} gives one value; use agg(name={made})")
@@ -315,14 +315,14 @@ def apply_node(
 
 
 def module(named: Any, /, **given: Any) -> Module:
-    """A user-defined module by the name under which a package offers it, with what it is to be given.
+    """A user-defined module by the name under which a package offers it, with its arguments.
 
     Parameters
     ----------
     named
-        The name; or the class of a module, or a module that has its parameters already.
+        The name; or the class of a module, or a module with its parameters.
     given
-        Its parameters, and what is mapped to its inputs.
+        Its parameters, and the expressions for its inputs.
 
     >>> from recension.testing.modules import Total
     >>> print(module(Total, v="speed"))

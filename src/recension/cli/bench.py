@@ -14,7 +14,7 @@ from rich.table import Table
 from recension.cli.root import app
 from recension.core.errors import RecensionError
 
-bench = typer.Typer(name="bench", help="Compare what two runs of the benchmarks (`make bench`) have found.")
+bench = typer.Typer(name="bench", help="Compare two runs of the benchmarks (`make bench`).")
 app.add_typer(bench)
 
 Key: TypeAlias = tuple[str, str, int]
@@ -32,9 +32,9 @@ class BenchmarkRun:
 @bench.command()
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="The JSON file of a run, from bench-results.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="That of a later run.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The JSON file of a later run.")],
 ) -> None:
-    """Each measurement of B beside that of A: elements a second and peak memory."""
+    """Each measurement of B next to that of A: elements per second and peak memory."""
     before, after = load_run(a), load_run(b)
     console = Console(width=None if Console().is_terminal else 120)
     for line in _machine_differences(before, after):
@@ -46,7 +46,7 @@ def compare(
 
 
 def load_run(path: Path) -> BenchmarkRun:
-    """The run in a file; a file of another kind is refused."""
+    """The run in a file; any other file is refused."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         results = {(r["suite"], r["name"], int(r["size"])): r for r in document["results"]}
@@ -58,7 +58,7 @@ def load_run(path: Path) -> BenchmarkRun:
 
 
 def _machine_differences(before: BenchmarkRun, after: BenchmarkRun) -> list[str]:
-    """Figures of different machines say little of each other."""
+    """Figures of different machines are hard to compare."""
     names = dict.fromkeys([*before.machine, *after.machine])
     pairs = {name: (before.machine.get(name, "none"), after.machine.get(name, "none")) for name in names}
     return [f"the machines differ: {name} {a} / {b}" for name, (a, b) in pairs.items() if a != b]

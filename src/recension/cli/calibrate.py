@@ -1,4 +1,4 @@
-"""``recension calibrate``: measures what window extents take on this machine."""
+"""``recension calibrate``: measures what window extents cost on this machine."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def calibrate(
             "folder for configuration: there it is found when schemes are chosen.",
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure less, and less well.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure less, with less precision.")] = False,
 ) -> None:
-    """Measure the costs by which coalescing queries are made eager or lazy, and keep them in a file."""
+    """Measure costs on this machine, for the choice between eager and lazy coalescing, and store them."""
     from recension.operators.extents import calibration
     from recension.operators.schemes.constants import constants_file, save_constants
 

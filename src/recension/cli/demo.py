@@ -19,11 +19,11 @@ def demo(
     size: Annotated[int, typer.Option(min=500, help="Leases in the day.")] = 6_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another day.")] = 0,
     spark: Annotated[bool, typer.Option(help="On Spark Structured Streaming, or in this process.")] = True,
-    report: Annotated[Path, typer.Option(help="Where the page with the figures goes.")] = Path(
+    report: Annotated[Path, typer.Option(help="The file for the page with the figures.")] = Path(
         "demo/report.html"
     ),
 ) -> int:
-    """Three replicas of one query that disagree, die and are replaced; one answer, compared with truth."""
+    """Replicas of one query that disagree, die and are replaced; one answer, compared with the truth."""
     from recension.demo.leases import SITES
     from recension.demo.performance import inspector_beside, perform
     from recension.demo.script import World

@@ -56,18 +56,20 @@ def generate(
             "-o",
         ),
     ],
-    case: Annotated[Case, _option("The class the stream satisfies.", _STREAM)] = "R3",
-    size: Annotated[int, _option("Elements; of a revised stream, without its revisions.", _STREAM)] = 200_000,
+    case: Annotated[Case, _option("The class of the stream.", _STREAM)] = "R3",
+    size: Annotated[int, _option("Number of elements, without revisions.", _STREAM)] = 200_000,
     seed: Annotated[int, _option("The same seed gives the same streams.", _STREAM)] = 0,
-    string_size: Annotated[int, _option("Letters in the payload's text (the paper has 1000).", _STREAM)] = 16,
+    string_size: Annotated[int, _option("Length of the payload's text (the paper has 1000).", _STREAM)] = 16,
     stable_freq: Annotated[float, _option("Probability that an element is a CTI.", _STREAM)] = 0.01,
     max_gap: Annotated[
         str, _option("Largest gap between elements: ticks, or for example 20s.", _STREAM)
     ] = "20s",
     event_duration: Annotated[
-        str | None, _option("Lifetime of an event; by default some 10,000 live at a time.", _STREAM)
+        str | None, _option("Lifetime of an event; by default about 10,000 events live at a time.", _STREAM)
     ] = None,
-    duration_spread: Annotated[float, _option("Lifetimes vary by this fraction either way.", _STREAM)] = 0.0,
+    duration_spread: Annotated[
+        float, _option("Lifetimes vary by plus or minus this fraction.", _STREAM)
+    ] = 0.0,
     timestamps: Annotated[
         bool, _option("Write times as timestamps instead of ticks.", _STREAM, "--timestamps")
     ] = False,
@@ -76,7 +78,7 @@ def generate(
         float | None, _option("Fraction of inserts out of order; 0.2 in R3 and R4.", _ORDER)
     ] = None,
     reach: Annotated[
-        str | None, _option("How far back disorder goes; 50 largest gaps by default.", _ORDER)
+        str | None, _option("How far back disorder goes; by default 50 times the largest gap.", _ORDER)
     ] = None,
     ties: Annotated[float | None, _option("Probability of no gap at all; 0.2 in R1 and R2.", _ORDER)] = None,
     duplicates: Annotated[
@@ -86,36 +88,42 @@ def generate(
         float | None, _option("Fraction of events first sent wrong; 0.2 for replicas in R3 and R4.", _ORDER)
     ] = None,
     replicas: Annotated[
-        int | None, _option("Write so many different streams of one history: replica-1, ...", _COPIES, min=1)
+        int | None,
+        _option("Write this many different streams of one history: replica-1, ...", _COPIES, min=1),
     ] = None,
     format_: Annotated[
         Literal["parquet", "jsonl", "csv", "arrow"] | None,
-        _option("What replicas are written as (Parquet), or - (JSON Lines).", _COPIES, "--format"),
+        _option("Format of replicas (default Parquet), or of - (default JSON Lines).", _COPIES, "--format"),
     ] = None,
     arrival: Annotated[
         Path | None,
-        _option("Folder for the arrival times of each stream: a file of its name, row by row.", _WAY),
+        _option("Folder for the arrival times: one file per stream, with one row per element.", _WAY),
     ] = None,
     rate: Annotated[float, _option("Elements a second.", _WAY)] = 5_000.0,
     lag: Annotated[
         list[str] | None, _option("Delay of a stream. Once for all, or once for each replica.", _WAY)
     ] = None,
     burst: Annotated[
-        float, _option("Probability that an element is held up; the paper has 0.003 to 0.005.", _WAY)
+        float, _option("Probability that an element is delayed; the paper has 0.003 to 0.005.", _WAY)
     ] = 0.0,
     congestion: Annotated[
-        list[str] | None, _option("A slow period, START+LENGTH such as 10s+5s. As --lag; 0 for none.", _WAY)
+        list[str] | None,
+        _option(
+            "A slow period, START+LENGTH such as 10s+5s. Once or per replica, like --lag; 0 for none.", _WAY
+        ),
     ] = None,
     fail_after: Annotated[
-        list[int] | None, _option("Stop after so many elements. As --lag; 0 for never.", _WAY)
+        list[int] | None,
+        _option("Stop after this many elements. Once or per replica, like --lag; 0 for never.", _WAY),
     ] = None,
-    restart_after: Annotated[str | None, _option("Go on this long after the failure.", _WAY)] = None,
+    restart_after: Annotated[str | None, _option("Continue this long after the failure.", _WAY)] = None,
     repeat: Annotated[int, _option("Elements sent again after a restart.", _WAY)] = 0,
 ) -> None:
     """Write test streams: inserts with a number and a text, some out of order, some revised, and CTIs.
 
     The knobs are those of the LMerge paper. With --replicas, logically equal streams that differ in order,
-    revisions and CTIs. Files carry no clock: lag, bursts and congestion show in the --arrival times.
+    revisions and CTIs. Files have no arrival times: lag, bursts and congestion only affect the --arrival
+    files.
     """
     if replicas and revisions is None and case in ("R3", "R4"):
         revisions = _REPLICA_REVISIONS
@@ -136,7 +144,7 @@ def generate(
         revisions=revisions,
     )
     if arrival is None and (lag or burst or congestion):
-        raise SettingsError("files carry no clock: give --arrival FOLDER to have the times of arrival")
+        raise SettingsError("stream files have no arrival times: give --arrival FOLDER to get them")
     if arrival and arrival.resolve() == (output if replicas else output.parent).resolve():
         raise SettingsError("--arrival must be another folder than that of the streams")
     count = replicas or 1
@@ -194,7 +202,7 @@ class _CommonSettings:
 def _write(
     job: _CommonSettings, outputs: Sequence[OutputTarget], profiles: Sequence[Profile], *, is_replica: bool
 ) -> None:
-    """Write every stream, with a progress bar when somebody watches."""
+    """Write every stream, with a progress bar on a terminal."""
     for number, (output, profile) in enumerate(zip(outputs, profiles, strict=True), start=1):
         if is_replica:
             output.path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +230,7 @@ def _write_one(job: _CommonSettings, output: OutputTarget, stream: Iterable[Time
 
 
 def _write_arrivals(stream: Iterable[TimedBatch], path: Path | None) -> Iterator[EventBatch]:
-    """The batches as they are; their arrival times go to a file, one row an element."""
+    """The batches unchanged; their arrival times go to a file, one row per element."""
     if path is None:
         yield from (batch for batch, _ in stream)
         return

@@ -24,7 +24,7 @@ from recension.plan.source import describe_unknown_source, require_one_kind
 
 
 class OnViolation(StrEnum):
-    """What to do with elements that no valid stream may hold."""
+    """What to do with invalid elements."""
 
     RAISE = "raise"
     DROP = "drop"
@@ -32,15 +32,19 @@ class OnViolation(StrEnum):
 
 
 StartOption: TypeAlias = Annotated[
-    str | None, typer.Option("--start", metavar="COLUMN", help="A plain table's own column of starts.")
+    str | None, typer.Option("--start", metavar="COLUMN", help="The column of a plain table with the starts.")
 ]
 EndOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--end", metavar="COLUMN", help="Its column of ends. Without it, a row lasts one tick."),
+    typer.Option(
+        "--end", metavar="COLUMN", help="The column with the ends. Without it, a row lasts one tick."
+    ),
 ]
 OnViolationOption: TypeAlias = Annotated[
     OnViolation,
-    typer.Option(help="Elements that may not be there: stop, drop them, or move them to the last cti."),
+    typer.Option(
+        help="What to do with invalid elements: stop, drop them, or move late ones to the last CTI."
+    ),
 ]
 
 
@@ -58,7 +62,7 @@ def parse_inputs(given: Sequence[str]) -> dict[str, Path]:
 
 
 def with_policy(plan: Node, policy: Policy) -> Node:
-    """The same query, all of whose sources do this with elements that may not be there."""
+    """The same query, with this policy for invalid elements on all sources."""
 
     def step(node: Node) -> Node:
         return replace(node, on_violation=policy) if isinstance(node, Source) else node
@@ -68,7 +72,7 @@ def with_policy(plan: Node, policy: Policy) -> Node:
 
 
 def refuse_versions(paths: Mapping[str, Path], plan: Node) -> None:
-    """Refuse a folder for a table that is read again, where it would be read once, as one table."""
+    """Refuse a folder of versions where the table would be read only once."""
     tables = (node for node in walk(plan) if isinstance(node, Table) and node.refresh is not None)
     for table in tables:
         if table.name in paths and paths[table.name].is_dir():
@@ -81,7 +85,7 @@ def refuse_versions(paths: Mapping[str, Path], plan: Node) -> None:
 def open_inputs(
     paths: Mapping[str, Path], plan: Node, unchecked_sources: set[str], batch_size: int
 ) -> dict[str, StreamReader]:
-    """The streams at the paths, each read as its source says. Their files are opened, and not yet read."""
+    """The streams at the paths, each with the options of its source. Files are opened, not yet read."""
     known = {node.name: node for node in walk(plan) if isinstance(node, Source)}
     for name, path in paths.items():
         if name not in known:
@@ -109,13 +113,13 @@ def open_inputs(
 
 
 def common_time_type(readers: Mapping[str, StreamReader]) -> pa.DataType:
-    """The type of the times of all inputs, which are of one kind."""
+    """The type of the times of all inputs."""
     found = reduce(merge_kinds, (reader.kind for reader in readers.values()), None)
     return TICKS if found is None else found
 
 
 def report_dropped(counts_by_source: Mapping[str, Mapping[str, int]]) -> None:
-    """Nothing is dropped or moved in silence: a line on standard error for each source, by reason."""
+    """Print how many elements were dropped or moved: a line on standard error for each source, by reason."""
     for source, counts in counts_by_source.items():
         reasons = [f"{n} × {reason}" for reason, n in sorted(counts.items()) if n and reason != STALE_CTI]
         if reasons:

@@ -43,31 +43,35 @@ def inspect(
     ] = None,
     query: Annotated[
         str | None,
-        typer.Option(metavar="QUERY.py[:name]", help="The query of a recording: answers can be explained."),
+        typer.Option(metavar="QUERY.py[:name]", help="The query of a recording, to explain answers."),
     ] = None,
     beside: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIR|PATH", help="Another recording or stream, to lay over the first."),
+        typer.Option(metavar="DIR|PATH", help="Another recording or stream, shown over the first."),
     ] = None,
     close: Annotated[bool, typer.Option("--close", help="Close every input at its end.")] = False,
     batch_size: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Elements taken in a step; by default one, or so many that it is 2,000 steps."
+            min=1, help="Elements per step; by default one, or more so that there are at most 2,000 steps."
         ),
     ] = None,
     export: Annotated[
         Path | None, typer.Option(metavar="PAGE.html", help="Write the page to one file, and serve nothing.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many elements are shown, the last ones.")] = 200_000,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the server; 0 takes a free one.")] = 0,
+    limit: Annotated[
+        int, typer.Option(min=1, help="How many elements to show at most; the last ones are shown.")
+    ] = 200_000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the server; 0 chooses a free one.")
+    ] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
     """Look at streams: what came when, what was revised, what is final, and why.
 
-    The page shows the plan, every recorded edge as a timeline, and any moment of arrival. It is served on the
-    loopback only, until Ctrl-C, or written to one file with --export. A query is run over its inputs and
-    recorded first; its file is Python and is executed.
+    The page shows the plan, every recorded edge as a timeline, and any moment of arrival. It is served on
+    this machine only, until Ctrl-C, or written to one file with --export. A query is first run over its
+    inputs and recorded; its file is Python and is executed.
     """
     # The engine is loaded when it is used.
     from recension.cli.inspected import open_checkpoint, open_recording

@@ -1,4 +1,4 @@
-"""What ``recension inspect`` looks at: a recording, made for the while if it is not one already."""
+"""What ``recension inspect`` shows: a recording, or a temporary one that is made from the input."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _STEPS: Final = 2_000
 
 
 @dataclass(frozen=True)
-class Inspected:
-    """A recording, which can be read again as it grows; and the query, if it is known."""
+class InspectedRecording:
+    """A recording, which can be read again while it grows; and the query, if it is known."""
 
     read: Callable[[], Recording]
     query: Node | None = None
@@ -44,19 +44,19 @@ class Inspected:
 @contextmanager
 def open_recording(
     target: str, inputs: Sequence[str], batch_size: int | None, *, close: bool
-) -> Iterator[Inspected]:
-    """What is looked at: a recording, or one that is made for the while."""
+) -> Iterator[InspectedRecording]:
+    """The recording to show; a temporary one if the path is not a recording."""
     is_query = split_query(target)[0].suffix == ".py"
     if inputs and not is_query:
         raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
     if (Path(target) / MANIFEST).is_file():
-        yield Inspected(partial(read_recording, target))
+        yield InspectedRecording(partial(read_recording, target))
         return
     with TemporaryDirectory(prefix="recension-") as folder:
         made = Path(folder) / "recording"
         if not is_query and (log := read_micro_batches(target)) is not None:
             with _FollowedChangelog(made, Path(target), log) as followed:
-                yield Inspected(followed.read)
+                yield InspectedRecording(followed.read)
             return
         if is_query:
             plan, paths = load_query(target).plan, parse_inputs(inputs)
@@ -65,12 +65,12 @@ def open_recording(
             name = Path(target).stem
             plan, paths = Source(name, open_stream(Path(target)).schema), {name: Path(target)}
         _record_run(made, plan, paths, batch_size or _choose_size(plan, paths), close=close)
-        yield Inspected(partial(read_recording, made), plan)
+        yield InspectedRecording(partial(read_recording, made), plan)
 
 
 @contextmanager
-def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[Inspected]:
-    """The query of a checkpoint, with what it has recorded, or what it has written, or what is given."""
+def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[InspectedRecording]:
+    """The query of a checkpoint, with its recording, its changelog or the given path."""
     # Spark's modules are loaded if they are used.
     from recension.runners.spark.checkpoint_view import CheckpointReader
     from recension.runners.spark.query_numbers import empty_manifest
@@ -100,7 +100,7 @@ def open_checkpoint(checkpoint: Path, target: str | None) -> Iterator[Inspected]
             }
             return replace(recording, manifest=recording.manifest | told)
 
-        yield Inspected(read)
+        yield InspectedRecording(read)
 
 
 def _sources(plan: list[dict[str, Any]]) -> dict[str, int]:
@@ -119,7 +119,7 @@ def _record_run(made: Path, plan: Node, paths: dict[str, Path], size: int, *, cl
 
 
 class _FollowedChangelog:
-    """What a query on Spark has written, a micro-batch a step, each at its time; more as it comes."""
+    """What a query on Spark has written: one step per micro-batch, with its time, as it grows."""
 
     def __init__(self, made: Path, path: Path, log: MicroBatches) -> None:
         self._made, self._path, self._name, self._now = made, path, path.name, -1
@@ -147,7 +147,7 @@ class _FollowedChangelog:
 
 
 def _choose_size(plan: Node, paths: dict[str, Path]) -> int:
-    """One element a step, or more where that would be too many steps."""
+    """One element per step, or more if that would be too many steps."""
     unchecked = {node.name for node in walk(plan) if isinstance(node, Source)}
     readers = open_inputs(paths, plan, unchecked, 1 << 16)
     return ceil(max(1, sum(len(batch) for reader in readers.values() for batch in reader)) / _STEPS)

@@ -17,10 +17,11 @@ from recension.plan.schemas import schema_of, type_name, type_of
 @app.command()
 def modules(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One of them, with all of its documentation.")
+        str | None,
+        typer.Argument(metavar="NAME", help="Show only this module, with its whole documentation."),
     ] = None,
 ) -> None:
-    """The modules that installed packages offer: names, signatures, and what they say of themselves."""
+    """The modules that installed packages offer, with signatures and documentation."""
     if name is not None:
         print(_describe(name, module_named(name), whole=True))
         return

@@ -1,7 +1,7 @@
-"""Where results go: a file, whose name says the format, or standard output.
+"""Where results go: a file, whose name gives the format, or standard output.
 
-All that could stop the writing, whatever the result, is checked before any work is done: nobody should wait
-for an answer that cannot be written.
+All that could stop the writing is checked before any work is done: nobody should wait for an answer that
+cannot be written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STANDARD: Final = "-"
 
 
 class TextFormat(StrEnum):
-    """What standard output can carry."""
+    """Formats for standard output."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -42,7 +42,7 @@ class TextFormat(StrEnum):
 
 FormatOption: TypeAlias = Annotated[
     TextFormat | None,
-    typer.Option("--format", help="What - writes: JSON Lines unless you say otherwise."),
+    typer.Option("--format", help="The format of -: JSON Lines by default."),
 ]
 
 
@@ -69,7 +69,7 @@ class OutputTarget:
         _refuse_input(self.path, inputs)
 
     def check_columns(self, schema: pa.Schema) -> None:
-        """Refuse columns that the format has no form for."""
+        """Refuse columns that the format cannot represent."""
         name = Path(f"standard output.{self.form}") if self.is_standard else self.path
         refuse_unwritable(name, stream_schema(schema, pa.int64()))
 
@@ -81,7 +81,7 @@ class OutputTarget:
             write_stream(self.path, batches, schema, time_type)
 
     def write_history(self, history: History, time_type: pa.DataType) -> None:
-        """Write a history, in the order it has."""
+        """Write a history, in its order."""
         if self.is_standard:
             print_history(StandardOutput(), self.form, history, time_type)
         else:
@@ -90,7 +90,7 @@ class OutputTarget:
 
 @dataclass(frozen=True, slots=True)
 class ResultTargets:
-    """Where the stream and the history that a command gives go; what goes nowhere is shown."""
+    """Where the stream and the history of a command go; without an output the history is shown."""
 
     output: OutputTarget | None
     history: OutputTarget | None
@@ -115,7 +115,7 @@ class ResultTargets:
         return [output for output in (self.output, self.history) if output is not None]
 
     def check(self, inputs: Iterable[Path]) -> None:
-        """Refuse outputs that cannot be written, and two that are one."""
+        """Refuse outputs that cannot be written, and two outputs to one file."""
         inputs = list(inputs)
         for output in self.outputs:
             output.check(inputs)
@@ -123,7 +123,7 @@ class ResultTargets:
             raise RecensionError(f"--output and --history are both {self.outputs[0].path}")
 
     def check_columns(self, schema: pa.Schema) -> None:
-        """Refuse columns that a format has no form for."""
+        """Refuse columns that a format cannot represent."""
         for output in self.outputs:
             output.check_columns(schema)
 
@@ -133,7 +133,7 @@ class ResultTargets:
         return self.history is not None or self.output is None
 
     def put_history(self, history: History, time_type: pa.DataType) -> None:
-        """Write the history, or show it: its first rows on a terminal, elsewhere all of it."""
+        """Write the history, or show it: its first rows on a terminal, otherwise all of it."""
         if self.history is not None:
             self.history.write_history(history, time_type)
         elif sys.stdout.isatty():
@@ -143,7 +143,7 @@ class ResultTargets:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that cannot be made or replaced, or whose name says no known format."""
+    """Refuse a file that cannot be made or replaced, or whose name has no known format."""
     if path.is_dir():
         what = "a history table" if is_table(path) else "a directory"
         raise RecensionError(f"{path}: is {what}; name a file to write")
@@ -158,7 +158,7 @@ def check_file(path: Path) -> None:
 
 
 def check_made_file(path: Path) -> None:
-    """The same for a file whose folder is made where it is missing, in a format of its own."""
+    """The same for a file in a format of its own, whose folder is created if it is missing."""
     if path.is_dir():
         raise RecensionError(f"{path}: is a directory; name a file to write")
     check_folder(path.parent)
@@ -180,7 +180,7 @@ def _refuse_input(path: Path, inputs: Iterable[Path]) -> None:
         if _real(path) == _real(source):
             raise RecensionError(f"{path}: is also read: write to another file")
         if source.is_dir() and _real(path).parent == _real(source):
-            raise RecensionError(f"{path}: lies in {source}, which is read: write to another directory")
+            raise RecensionError(f"{path}: is inside {source}, which is read: write to another directory")
 
 
 def is_within(path: Path, folder: Path) -> bool:

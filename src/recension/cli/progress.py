@@ -1,6 +1,6 @@
-"""A sign of life for whoever waits: on a terminal, how far a command is; elsewhere nothing.
+"""Progress: on a terminal, how far a command is; otherwise nothing.
 
-It goes to standard error, a batch at a time, so that it costs nothing beside the work.
+It goes to standard error, once per batch, so that it costs almost nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Meter:
         self.elements = 0
 
     def advance(self, elements: int) -> None:
-        """So many elements more are done."""
+        """Count this many more elements as done."""
         self.elements += elements
         seconds = time.monotonic() - self._began
         rate = self.elements / max(seconds, 1e-9)
@@ -40,17 +40,17 @@ class Meter:
         self._progress.update(self._task, completed=self.elements, description=text, visible=late)
 
     def complete(self, fraction: float) -> None:
-        """So much of the whole (of a total of 1) is done."""
+        """Set the fraction that is done (of a total of 1)."""
         self._progress.update(self._task, completed=fraction, visible=True)
 
     def say(self, text: str) -> None:
-        """Show this from now on."""
+        """Show this text from now on."""
         self._progress.update(self._task, description=text, visible=True)
 
 
 @contextmanager
 def show_progress(what: str, total: float | None = None) -> Iterator[Meter]:
-    """A meter that is shown, on a terminal, for as long as it is in use; with a bar if there is a total."""
+    """Show a meter on a terminal while it is in use; with a bar if there is a total."""
     bar: list[ProgressColumn] = [] if total is None else [BarColumn()]
     columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), *bar, TimeElapsedColumn()]
     if not sys.stderr.isatty():
@@ -65,7 +65,7 @@ def show_progress(what: str, total: float | None = None) -> Iterator[Meter]:
 
 
 def with_progress(batches: Iterable[EventBatch], what: str) -> Iterator[EventBatch]:
-    """The batches as they are; on a terminal, a long reading or writing shows how far it is."""
+    """The batches unchanged; on a terminal, a long read or write shows how far it is."""
     with show_progress(what) as meter:
         for batch in batches:
             meter.advance(len(batch))

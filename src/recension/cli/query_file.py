@@ -51,10 +51,10 @@ def load_query(given: str) -> Stream:
 
 
 def _execute(file: Path) -> dict[str, Any]:
-    """Run the file; as for a script, modules beside it can be imported, but none hides an installed one."""
-    beside = str(file.resolve().parent)
-    if beside not in sys.path:
-        sys.path.append(beside)
+    """Run the file. Like a script it can import modules from its folder, but none hides an installed one."""
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
     try:
         with redirect_stdout(sys.stderr):
             return runpy.run_path(str(file))
@@ -71,7 +71,7 @@ def _execute(file: Path) -> dict[str, Any]:
 
 
 def _hint(file: Path, name: str, defined: dict[str, Any]) -> str:
-    """The streams that there are, or the one whose name is nearest."""
+    """The names of the streams in the file, or the nearest name."""
     streams = [other for other, value in defined.items() if isinstance(value, Stream)]
     if not streams:
         return "; a query file defines one, as in query = rc.source(...)"

@@ -33,15 +33,15 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 # The module with each command, and what the list of commands says of it: who asks for one, or for that list,
 # does not wait until all are loaded.
 _COMMANDS: Final = {
-    "bench": ("bench", "Compare what two runs of the benchmarks (`make bench`) have found."),
+    "bench": ("bench", "Compare two runs of the benchmarks (`make bench`)."),
     "calibrate": (
         "calibrate",
-        "Measure the costs by which coalescing queries are made eager or lazy, and keep them in a file.",
+        "Measure costs on this machine, for the choice between eager and lazy coalescing, and store them.",
     ),
     "check": ("streams", "Is the stream valid? Which class R0 to R4 it falls in, and what it holds."),
     "demo": (
         "demo",
-        "Three replicas of one query that disagree, die and are replaced; one answer, compared with truth.",
+        "Replicas of one query that disagree, die and are replaced; one answer, compared with the truth.",
     ),
     "diff": (
         "streams",
@@ -62,7 +62,7 @@ _COMMANDS: Final = {
     "inspect": ("inspect", "Look at streams: what came when, what was revised, what is final, and why."),
     "modules": (
         "modules",
-        "The modules that installed packages offer: names, signatures, and what they say of themselves.",
+        "The modules that installed packages offer, with signatures and documentation.",
     ),
     "run": ("run", "Run a query over stream files. The query file is Python and is executed."),
     "why": (
@@ -82,7 +82,7 @@ app = typer.Typer(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code."""
+    """Run the command; returns the exit code."""
     _open_standard_files()
     given = sys.argv[1:] if arguments is None else arguments
     try:
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as why:
         return _report_os_error(why)
     except MemoryError:
-        return _refuse("out of memory: give the machine more, or the command smaller pieces (--batch-size)")
+        return _refuse("out of memory: use a machine with more, or smaller batches (--batch-size)")
     except Exception as why:
         if type(why).__name__ == "ArrowCancelled":  # interrupted while Arrow was at work
             return _INTERRUPTED
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def name_standard_output() -> Iterator[None]:
-    """Errors of writing to it name it."""
+    """Errors of writing to standard output name it."""
     try:
         yield
     except BrokenPipeError:
@@ -126,7 +126,7 @@ def name_standard_output() -> Iterator[None]:
 
 
 def _refuse_empty(arguments: Sequence[str]) -> None:
-    """An empty path would be the current folder: mostly a variable of the shell that is not set."""
+    """Refuse an empty path: it is the current folder, and mostly a shell variable that is not set."""
     for at, argument in enumerate(arguments):
         if not argument or re.fullmatch(r"--[\w-]+=", argument):
             name = argument or (f"argument {at + 1}" if at else "the command")
@@ -167,9 +167,9 @@ def _build_command(_loaded: int) -> Any:
 
 
 def _open_standard_files() -> None:
-    """Standard files that the caller has closed lead nowhere, and text that a terminal lacks is escaped.
+    """Open standard files that the caller has closed, to nowhere; escape text that a terminal cannot show.
 
-    Otherwise the next file that is opened would take their numbers, and get what is printed.
+    Otherwise the next opened file would get their numbers, and with it the printed text.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -180,13 +180,13 @@ def _open_standard_files() -> None:
 
 
 def _end_unread() -> int:
-    """The reader of our output has gone."""
+    """The reader of our output has closed it."""
     _discard_output()
     return _PIPE_CLOSED
 
 
 def _report_os_error(why: OSError) -> int:
-    """What the operating system refused, a full disk for one."""
+    """Report what the operating system refused, for example a full disk."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,6 +1,6 @@
 """``recension run``: a query over files.
 
-All that can be known beforehand is checked before any engine starts and any row is read.
+All that can be checked beforehand is checked before an engine starts or a row is read.
 """
 
 from __future__ import annotations
@@ -70,24 +70,22 @@ def run(
     ] = None,
     form: FormatOption = None,
     engine: Annotated[
-        EngineName, typer.Option(help="In this process, as a Spark stream, or as a Spark batch job.")
+        EngineName, typer.Option(help="Run in this process, as a Spark stream, or as a Spark batch job.")
     ] = EngineName.LOCAL,
     close: Annotated[bool, typer.Option("--close", help="Close every input at its end.")] = False,
     on_violation: Annotated[
         OnViolation | None,
         typer.Option(
-            help="Elements that may not be there: stop, drop them, or move them to the last cti. "
-            "By default each source does what the query says."
+            help="What to do with invalid elements: stop, drop them, or move late ones to the last CTI. "
+            "By default the policy of each source in the query."
         ),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(min=1, help="Elements taken at a time; a Spark stream takes whole files.")
+        int, typer.Option(min=1, help="Elements per batch; a Spark stream takes whole files.")
     ] = BATCH_SIZE,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Spark stream: in how many parts it runs.")
-    ] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Spark stream: the number of shards.")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Spark stream: the folder that it keeps, and goes on from.")
+        Path | None, typer.Option(help="Spark stream: the folder of its checkpoint, from which it continues.")
     ] = None,
     memory: Annotated[
         str | None,
@@ -96,7 +94,8 @@ def run(
         ),
     ] = None,
     spill: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Local engine: where the rest of the state goes.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Local engine: the directory for the rest of the state."),
     ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show what each operator did.")] = False,
     record: Annotated[
@@ -106,18 +105,18 @@ def run(
         ),
     ] = None,
     record_limit: Annotated[
-        str, typer.Option(metavar="SIZE", help="How large a recording may be; its oldest part goes.")
+        str, typer.Option(metavar="SIZE", help="How large a recording may be; the oldest steps are deleted.")
     ] = "1GiB",
 ) -> None:
     """Run a query over stream files. The query file is Python and is executed.
 
-    Several inputs are read in turn, a batch from each. The end of a file closes its input only with
-    --close, or if it is a plain table: a stream that just stops may have died. With --engine spark the
-    query runs as a streaming pipeline, which goes on from --checkpoint if there is one; with --engine batch
-    it runs on Spark over the inputs' whole histories, every input closed.
+    Several inputs are read in turn, a batch from each. The end of a file closes its input only with --close,
+    or if it is a plain table: a stream that just stops may have died. With --engine spark the query runs as a
+    streaming pipeline, which continues from --checkpoint if there is one; with --engine batch it runs on
+    Spark over the inputs' whole histories, every input closed.
 
-    Without --output and --history the history is shown: on a terminal its first rows, elsewhere all of it
-    as CSV.
+    Without --output and --history the history is shown: on a terminal its first rows, otherwise all rows as
+    CSV.
     """
     paths = parse_inputs(inputs)
     results = ResultTargets.from_options(output, history, form)
@@ -158,17 +157,17 @@ def run(
 
 
 def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | None, *, profile: bool) -> None:
-    """Refuse options that the engine has no use for, and an engine that is not there."""
+    """Refuse options that the engine does not use, and an engine that is not installed."""
     if engine is not EngineName.SPARK and (shards is not None or checkpoint is not None):
         raise RecensionError("--shards and --checkpoint are for --engine spark")
     if engine is EngineName.BATCH and profile:
         raise RecensionError("--profile shows the operators of other engines; a batch job has Spark's own UI")
     if engine is not EngineName.LOCAL and (missing := missing_for_spark()):
-        raise RecensionError(f"--engine {engine} needs {missing}, which is not here")
+        raise RecensionError(f"--engine {engine} needs {missing}, which is not installed")
 
 
 def _check_memory(engine: EngineName, memory: str | None, spill: Path | None) -> MemoryPool | None:
-    """The memory of a local session; refuse what cannot be bounded."""
+    """The memory of a local session; refuse engines without such a bound."""
     if engine is EngineName.LOCAL:
         return open_pool(memory, spill)
     if spill is not None:
@@ -212,7 +211,7 @@ def _run_local(
 def _run_session(
     session: Session, readers: Mapping[str, StreamReader], size: int, *, close: bool
 ) -> Iterator[EventBatch]:
-    """The output as it comes; on a terminal, with a sign of life."""
+    """The output as it comes; on a terminal, with progress."""
     from recension.runners.finite import push_inputs
 
     taken = given = 0
@@ -225,7 +224,7 @@ def _run_session(
 
 
 def _add_to(builder: HistoryBuilder, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-    """The batches as they are; their history grows."""
+    """The batches unchanged; each is added to the history."""
     for batch in batches:
         builder.add(batch)
         yield batch

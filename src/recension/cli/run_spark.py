@@ -1,4 +1,4 @@
-"""``recension run --engine spark``: the query as a streaming pipeline over the files there are."""
+"""``recension run --engine spark``: the query as a streaming pipeline over the existing files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def missing_for_spark() -> str | None:
-    """What Spark needs and is not installed here."""
+    """What Spark needs but is not installed here."""
     if find_spec("pyspark") is None:
         return "PySpark (pip install 'recension[spark]')"
     if which("java") is None and "JAVA_HOME" not in os.environ:
@@ -50,7 +50,7 @@ def run_spark(
     memory: str | None,
     profile: bool,
 ) -> None:
-    """Run a query as a pipeline until all files are taken; with a checkpoint it can be run on later."""
+    """Run a query as a pipeline until all files are read; with a checkpoint it can be continued later."""
     # Only the schemas are checked here; the tasks read the files for themselves.
     readers = open_inputs(folders, plan, set(), 1)
     if checkpoint is not None:
@@ -79,7 +79,7 @@ def run_spark(
 
 
 def _check_checkpoint(checkpoint: Path, folders: Mapping[str, Path], results: ResultTargets) -> None:
-    """Refuse a folder that cannot be kept, that is something else, or that is read or written as well."""
+    """Refuse a folder that cannot be written, is no checkpoint, or is also an input or output."""
     check_folder(checkpoint)
     for path in (*folders.values(), *(output.path for output in results.outputs if not output.is_standard)):
         if is_within(path, checkpoint) or is_within(checkpoint, path):
@@ -110,7 +110,7 @@ def _make_job(
 
 
 class _RunMonitor:
-    """What is shown of a run, and whether the user wants to stop it."""
+    """Shows the progress of a run, and knows whether the user wants to stop it."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter, self._began = meter, time.monotonic()
@@ -145,7 +145,7 @@ def _stop_on_interrupt(meter: Meter) -> Iterator[_RunMonitor]:
 
 
 def _run(job: Job, readers: Mapping[str, StreamReader], monitor: _RunMonitor, *, close: bool) -> bool:
-    """Once for all files; once more to close the inputs that end here. False if the user stopped it."""
+    """Run once for all files, and once more to close inputs that end. False if the user stopped it."""
     is_done = job.run(monitor.show_batch, lambda: monitor.is_stopping)
     ending = [n for n, reader in readers.items() if (close or reader.is_table) and n not in job.tables]
     fresh = [name for name in ending if not job.is_closed(name)]

@@ -1,4 +1,4 @@
-"""What is shown to people: histories, and what each operator of a run did."""
+"""What the commands print: histories, and what each operator of a run did."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refuse_plot(path: Path, *others: Sequence[object]) -> None:
     """Refuse a plot that cannot be drawn, before anything is read."""
     for given, option in others:
         if given:
-            raise RecensionError(f"--plot and {option} do not go together")
+            raise RecensionError(f"--plot and {option} cannot be used together")
     if path.suffix.lower() not in _PLOTS:
         raise RecensionError(f"{path}: a plot is {', '.join(_PLOTS)}")
     if find_spec("matplotlib") is None:
@@ -77,14 +77,14 @@ def save_plot(history: History, path: Path) -> None:
 
 
 def _text(value: Any) -> str:
-    """Lists and structs as JSON, bytes in hexadecimal; everything else prints well as it is."""
+    """Lists and structs as JSON, bytes in hexadecimal; everything else unchanged."""
     if isinstance(value, list | dict):
         return json.dumps(value, default=str, ensure_ascii=False)
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def csv_history(history: History) -> History:
-    """The history with texts in place of all values that CSV has no form for: people read it as well."""
+    """The history with text for all values that CSV cannot represent, because people read it too."""
     columns = {n: _csv_column(c) for n, c in zip(history.schema.names, history.payload.columns, strict=True)}
     return replace(history, payload=pa.table(columns)) if columns else history
 
@@ -97,7 +97,7 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _has_odd_time(column: pa.ChunkedArray) -> bool:
-    """Is there an instant outside of the years that a text has?"""
+    """Is there an instant outside the years 1 to 9999, which have an ISO form?"""
     try:
         for chunk in column.chunks if pa.types.is_temporal(column.type) else []:
             to_text(chunk)

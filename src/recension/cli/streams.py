@@ -47,14 +47,15 @@ def history(
         typer.Option(
             "--as-of",
             metavar="TIME",
-            help="Of a table or changelog: as it was at this time, such as 2024-01-31T12:00:00Z.",
+            help="For a table or changelog: as it was at this time, such as 2024-01-31T12:00:00Z.",
         ),
     ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", help="Or as it was after so many micro-batches.")
+        int | None, typer.Option("--version", help="Or as it was after this many micro-batches.")
     ] = None,
     bitemporal: Annotated[
-        bool, typer.Option("--bitemporal", help="Of a changelog: also from when to when it was believed.")
+        bool,
+        typer.Option("--bitemporal", help="For a changelog: also from when to when each event was believed."),
     ] = False,
     plot: Annotated[
         Path | None,
@@ -63,11 +64,11 @@ def history(
 ) -> None:
     """The canonical history of a stream: the events left when every retraction is applied.
 
-    On a terminal its first rows are shown; elsewhere it is printed whole, as CSV.
+    On a terminal its first rows are shown; otherwise all rows are printed as CSV.
     """
     results = ResultTargets.from_options(None, output, form)
     results.check([path])
-    asked = Version.asked(version, as_of)
+    asked = Version.from_request(version, as_of)
     if plot is not None:
         refuse_plot(plot, [output, "--output"], [bitemporal, "--bitemporal"])
     if bitemporal:
@@ -99,11 +100,11 @@ def check(
 ) -> None:
     """Is the stream valid? Which class R0 to R4 it falls in, and what it holds.
 
-    The classes are those by which streams are merged: from R0, only inserts with ever later starts, to R4,
-    anything that is valid; the fewer liberties a stream takes, the cheaper its merge.
+    The classes decide how streams are merged: from R0, only inserts with strictly increasing starts, to R4,
+    any valid stream. The lower the class, the cheaper the merge.
 
-    A stream whose elements contradict each other (a cti that is broken, a retraction of nothing) makes
-    the exit code 1; a file that cannot be read as a stream makes it 2.
+    The exit code is 1 if the stream is invalid (an element breaks a CTI, a retraction has no event), and 2 if
+    the file cannot be read as a stream.
     """
     reader = open_stream(path, start=start, end=end, on_violation=on_violation.value)
     try:
@@ -171,7 +172,7 @@ def _yes(is_so: bool) -> str:
 @app.command()
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A stream or history: a file or a directory.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one, in any format.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another stream or history, in any format.")],
     start: StartOption = None,
     end: EndOption = None,
     on_violation: OnViolationOption = OnViolation.RAISE,
@@ -207,7 +208,7 @@ class _ComparedStream:
 
 
 def _open_side(path: Path, start: str | None, end: str | None, on_violation: OnViolation) -> _ComparedStream:
-    """A stream; the names of time columns are for whichever of the two needs them."""
+    """A stream; the names of time columns are used if the stream needs them."""
 
     def read(schema: pa.Schema | None, times: tuple[str | None, str | None]) -> StreamReader:
         return open_stream(path, schema=schema, start=times[0], end=times[1], on_violation=on_violation.value)
@@ -221,7 +222,7 @@ def _open_side(path: Path, start: str | None, end: str | None, on_violation: OnV
 
 
 def _history_of(mine: _ComparedStream, other: _ComparedStream) -> History:
-    """The history of one side, in the types of the other where its own are only guesses."""
+    """The history of one side, with the types of the other side if its own are only inferred."""
     schema = _better_schema(mine.reader, other.reader)
     if schema is not None and schema != mine.reader.schema:
         # Values that do not fit those types differ; they are then shown in their own.
@@ -237,7 +238,7 @@ def _read_side(path: Path, reader: StreamReader) -> History:
 
 
 def _better_schema(mine: StreamReader, other: StreamReader) -> pa.Schema | None:
-    """The types that the other side knows better."""
+    """The types of the other side, where this side's are only inferred."""
     names, theirs = set(mine.schema.names), set(other.schema.names)
     if mine.is_typed or not (names == theirs or (mine.may_lack_columns and names < theirs)):
         return None

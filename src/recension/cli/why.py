@@ -42,18 +42,18 @@ def why(
     ] = None,
     close: Annotated[bool, typer.Option("--close", help="Close every input at its end.")] = False,
     biography: Annotated[
-        bool, typer.Option("--biography/--no-biography", help="Also tell how the answer came about.")
+        bool, typer.Option("--biography/--no-biography", help="Also show how the answer came about.")
     ] = True,
     marks: Annotated[
         bool,
         typer.Option("--marks/--no-marks", help="Find out which events are needed."),
     ] = True,
-    batch_size: Annotated[int, typer.Option(min=1, help="Elements taken at a time.")] = BATCH_SIZE,
+    batch_size: Annotated[int, typer.Option(min=1, help="Elements per batch.")] = BATCH_SIZE,
 ) -> None:
     """Why an answer of a query is what it is: the input events it rests on, and how it came about.
 
     The answer is named by values of its columns and a time at which it is true. Events are marked as needed
-    (without it the answer is another) or shared (one of several reasons).
+    (without it the answer would be different) or shared (one of several reasons).
     """
     # The engine is loaded when it is used.
     from recension.lineage import explain_answer

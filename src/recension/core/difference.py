@@ -111,7 +111,7 @@ def unify(left: History, right: History) -> tuple[History, History]:
     names, others = left.schema.names, right.schema.names
     if set(names) != set(others):
         raise SchemaError(f"payload columns differ: {', '.join(names)} against {', '.join(others)}")
-    target = pa.schema([_common(left.schema.field(n), right.schema.field(n)) for n in names])
+    target = pa.schema([_common_field(left.schema.field(n), right.schema.field(n)) for n in names])
     return _cast(left, target), _cast(right, target)
 
 
@@ -133,7 +133,7 @@ def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return column.cast(field.type, safe=False)
 
 
-def _common(left: pa.Field, right: pa.Field) -> pa.Field:
+def _common_field(left: pa.Field, right: pa.Field) -> pa.Field:
     plain = [
         pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type)
         for f in (left, right)

@@ -11,7 +11,7 @@ class RecensionError(Exception):
 
 
 class ModuleError(RecensionError):
-    """What a user's function or module did wrong: its name, the window, and what it was given."""
+    """An error in a user's function or module: its name, the window, and its arguments."""
 
 
 class TimeError(RecensionError, ValueError):
@@ -36,7 +36,7 @@ class FormatError(StreamError):
 
 
 def suggest_name(name: str, there: Sequence[str]) -> str:
-    """In brackets, the name that was meant, if one is near."""
+    """A suggestion in brackets: the nearest name, if one is near."""
     near = [other for other in there if other.lower() == name.lower()] or get_close_matches(name, there, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
@@ -52,7 +52,7 @@ def describe_error(why: BaseException) -> str:
 
 
 def first_failure(size: int, fails: Callable[[int], bool]) -> int:
-    """The first of ``size`` rows with which something fails: ``fails(n)`` says whether the first n rows do.
+    """The first of ``size`` rows that fails; ``fails(n)`` says whether one of the first n rows does.
 
     >>> first_failure(10, lambda n: n > 7)
     7

@@ -1,7 +1,7 @@
 """Events as people and tests write them: one small frozen value per stream element.
 
-Times may be written as ticks, datetimes, dates, ISO text, or those of pandas and NumPy; what is kept are
-ticks, which know how they were written (`Instant`). Engines never build these; they work on
+Times may be ticks, datetimes, dates, ISO text, or times of pandas and NumPy. They are kept as ticks that know
+how they were written (`Instant`). Engines never build these; they work on
 :class:`~recension.core.batch.EventBatch`.
 """
 

@@ -36,7 +36,7 @@ from recension.core.values import rows_of, values_of
 class History:
     """Events with their final lifetimes, in no particular order.
 
-    ``time_type`` says how times are written when the history leaves: int64 ticks or microsecond timestamps.
+    ``time_type`` says how times are written on output: int64 ticks or microsecond timestamps.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"_vs": [1, 2], "_ve": [5, None], "user": ["ann", "bob"]})
@@ -139,10 +139,10 @@ class History:
         print(_show_rows(cells, payload, len(self) - len(order)))
 
     def plot(self, ax: Any = None, *, lanes: str | None = None, most: int = 2_000) -> Any:
-        """Draw the lifetimes as bars on matplotlib axes, which are given back; ``recension[plot]`` has it.
+        """Draw the lifetimes as bars on matplotlib axes and return them; needs ``recension[plot]``.
 
-        ``lanes`` is the column whose values are the lanes; by default the first text that has few of them. Of
-        more events than ``most`` the first are drawn, and the title says so.
+        ``lanes`` is the column whose values are the lanes; by default the first text column with few values.
+        If there are more than ``most`` events, the first are drawn, and the title says so.
 
         >>> import matplotlib; matplotlib.use("agg")
         >>> axes = History.from_events([Event({"user": "ann"}, 1, 4), Event({"user": "bob"}, 0, 5)]).plot()
@@ -160,7 +160,7 @@ class History:
         return history_html(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """For all that takes Arrow: the table of `to_arrow`.
+        """For libraries that take Arrow: the table of `to_arrow`.
 
         >>> pa.table(History.from_events([Event({"user": "ann"}, 1, 4)])).column_names
         ['_vs', '_ve', 'user']
@@ -168,7 +168,7 @@ class History:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_events(self) -> list[Event]:
-        """The events as Python values, by lifetime and then as they stand; times are of its kind."""
+        """The events as Python values, ordered by lifetime; times are of the history's kind."""
         payloads = rows_of(self.payload) if self.payload.num_columns else [{}] * len(self)
         order = np.lexsort((self.ve, self.vs)).tolist()
         vs, ve = ([of_kind(t, self.time_type) for t in times.tolist()] for times in (self.vs, self.ve))
@@ -180,9 +180,9 @@ class History:
         return replace(self, vs=self.vs[keep], ve=self.ve[keep], payload=payload)
 
     def at(self, t: TimeLike) -> History:
-        """The events that are true at ``t``, with all of their lifetimes.
+        """The events that are true at ``t``, with their whole lifetimes.
 
-        This is valid time. What was believed at some time is ``session.history(as_of=...)``.
+        This is valid time. For what was believed at some time, use ``session.history(as_of=...)``.
 
         >>> History.from_events([Event({"user": "ann"}, 1), Event({"user": "bob"}, 0, 5)]).at(5).show()
         _vs  _ve  user
@@ -193,7 +193,7 @@ class History:
         return self.filter((self.vs <= moment) & (moment < self.ve))
 
     def before(self, t: int) -> History:
-        """What is true before ``t``: events that start before it, cut off at it."""
+        """What is true before ``t``: events that start before it, clipped at it."""
         started = self.filter(self.vs < t)
         return replace(started, ve=np.minimum(started.ve, t))
 
@@ -240,7 +240,7 @@ def _written_type(table: pa.Table) -> pa.DataType:
 
 
 def show_changes(batch: EventBatch, rows: int = 20, time_type: TimeKind = None) -> str:
-    """The first elements of a stream in their order, in columns; what an element has no use for is empty.
+    """The first elements of a stream in their order, in columns; unused cells are empty.
 
     >>> from recension.core.batch import from_elements
     >>> from recension.core.events import Cti, Insert, Retract

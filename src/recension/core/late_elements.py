@@ -102,7 +102,7 @@ class LateElements:
         added = added.take(np.argsort(added.row))
         row = np.concatenate([size + np.flatnonzero(stays[size:]), added.row])
         key = np.concatenate([links.known_key[stays[size:]], added.key])
-        self._known.put(_Altered(key, lifetimes.start[row], lifetimes.end[row]))
+        self._known.put(_MovedEvents(key, lifetimes.start[row], lifetimes.end[row]))
 
     def _note_cut(self, part: EventBatch, links: _CorrectionLinks, lifetimes: _Lifetimes) -> None:
         given, end = new_end(part), lifetimes.end[: len(part)]
@@ -128,7 +128,7 @@ class LateElements:
 
 
 @dataclass(frozen=True, slots=True)
-class _Altered:
+class _MovedEvents:
     """Identities that the input knows events by, and their lifetimes in the output, in order of arrival."""
 
     key: Hashes
@@ -138,9 +138,9 @@ class _Altered:
     def __len__(self) -> int:
         return len(self.key)
 
-    def take(self, at: Index | Mask) -> _Altered:
+    def take(self, at: Index | Mask) -> _MovedEvents:
         """Some of them."""
-        return _Altered(self.key[at], self.start[at], self.end[at])
+        return _MovedEvents(self.key[at], self.start[at], self.end[at])
 
 
 class _AlteredEvents(SortedRuns):
@@ -152,13 +152,13 @@ class _AlteredEvents(SortedRuns):
     def __init__(self) -> None:
         super().__init__({"key": np.uint64, "start": np.int64, "end": np.int64}, expiry="end")
 
-    def take_out(self, keys: Hashes) -> _Altered:
+    def take_out(self, keys: Hashes) -> _MovedEvents:
         """All events of the given (sorted) identities, which are forgotten: what stays is put back."""
-        found = _Altered(**self.find_rows(keys))
+        found = _MovedEvents(**self.find_rows(keys))
         self.remove(keys)
         return found
 
-    def put(self, events: _Altered) -> None:
+    def put(self, events: _MovedEvents) -> None:
         """Remember events; equal identities stand in order of arrival."""
         events = events.take(np.argsort(events.key, kind="stable"))
         self.push(events.key, events.start, events.end, is_run=True)
@@ -216,7 +216,7 @@ class _CorrectionLinks:
         return corrected
 
 
-def _link(changes: BagChanges, is_late: Mask, known: _Altered) -> _CorrectionLinks:
+def _link(changes: BagChanges, is_late: Mask, known: _MovedEvents) -> _CorrectionLinks:
     changes = _sort_changes(changes, len(is_late), known)
     is_altered, corrects = _find_altered(changes, np.append(is_late, np.ones(len(known), np.bool_)))
     parent = np.full(len(is_late), -1)
@@ -226,7 +226,7 @@ def _link(changes: BagChanges, is_late: Mask, known: _Altered) -> _CorrectionLin
     return _CorrectionLinks(is_altered, parent, known.key)
 
 
-def _sort_changes(changes: BagChanges, size: int, known: _Altered) -> BagChanges:
+def _sort_changes(changes: BagChanges, size: int, known: _MovedEvents) -> BagChanges:
     """The changes to events that some retraction may name, by identity, then by arrival."""
     changes = changes.take(maybe_in(changes.key, changes.key[changes.delta < 0]))
     changes = BagChanges(
@@ -300,7 +300,7 @@ class _Lifetimes:
 
 
 def _output_lifetimes(
-    part: EventBatch, cti: Ticks, links: _CorrectionLinks, known: _Altered, *, adjusts: bool
+    part: EventBatch, cti: Ticks, links: _CorrectionLinks, known: _MovedEvents, *, adjusts: bool
 ) -> _Lifetimes:
     """From the CTI on the input decides, if the output still has the event."""
     is_insert = part.kind == INSERT

@@ -156,13 +156,15 @@ class MemoryPool:
         if size < self.least_piece:
             return np.empty(size, np.uint8)
         if 2 * (self._plain + size) <= self._limit:
-            return self._own(np.empty(size, np.uint8), -1, 0, size)
+            return self._register(np.empty(size, np.uint8), -1, 0, size)
         room = _round_up(size)
         number, start = self._find_room(room)
         mapped = np.frombuffer(self._files[number].mapping, np.uint8, size, start)
-        return self._own(mapped, number, start, room)
+        return self._register(mapped, number, start, room)
 
-    def _own(self, array: npt.NDArray[np.uint8], file: int, start: int, size: int) -> npt.NDArray[np.uint8]:
+    def _register(
+        self, array: npt.NDArray[np.uint8], file: int, start: int, size: int
+    ) -> npt.NDArray[np.uint8]:
         # Every view of it has it as its base, so that it lives as long as they do.
         piece = _Piece(array, self._dead.append)
         piece.key, piece.file, piece.start, piece.size = id(array), file, start, size
@@ -195,7 +197,7 @@ class MemoryPool:
             number, start = free.pop()
             if number in self._files:
                 return number, start
-        usual = min(max(self._mapped() // 8, _SHORTEST_FILE), _LONGEST_FILE)
+        usual = min(max(self._mapped_bytes() // 8, _SHORTEST_FILE), _LONGEST_FILE)
         if 2 * size > usual:
             return self._add_file(size), 0
         file = self._files.get(self._open_file)
@@ -210,14 +212,15 @@ class MemoryPool:
             file = _File(self._directory, size)
         except OSError as why:
             raise RecensionError(
-                f"state cannot go on to the spill directory {self._directory} ({size / 1e6:,.0f} MB more): "
+                f"state cannot be written to the spill directory {self._directory} ({size / 1e6:,.0f} MB "
+                "more): "
                 f"{why.strerror or why}; make room there, name another with spill=DIR, or give more memory"
             ) from None
         self._file_number += 1
         self._files[self._file_number] = file
         return self._file_number
 
-    def _mapped(self) -> int:
+    def _mapped_bytes(self) -> int:
         return sum(file.size for file in self._files.values())
 
     def is_kept(self, array: Array) -> bool:
@@ -229,7 +232,7 @@ class MemoryPool:
         """Give pages back if too many are resident, as far as there is time to look."""
         self._take_back()
         began = time.monotonic()
-        if began >= self._next_look and self._plain + self._mapped() > self._limit:
+        if began >= self._next_look and self._plain + self._mapped_bytes() > self._limit:
             self._trim_now()
             now = time.monotonic()
             self._next_look = now + _SHARE * (now - began)
@@ -268,7 +271,7 @@ def open_pool(memory: str | int | None, spill: str | os.PathLike[str] | None = N
     """The pool that a user asked for: a limit, and the directory for what is beyond."""
     if memory is None:
         if spill is not None:
-            raise RecensionError('spill says where state goes, not when: say memory="512MB" too')
+            raise RecensionError('spill= needs memory= as well, such as memory="512MB"')
         return None
     limit = require_limit(memory)
     directory = Path(tempfile.gettempdir() if spill is None else spill)

@@ -32,28 +32,28 @@ _STYLES: Final = {"final": "#2f6db3", "speculative": "#9dbfe6", "gone": "#a3485a
 
 
 @dataclass(frozen=True)
-class TakenBack:
-    """What a stream said and took back, and how far it is final."""
+class RetractedParts:
+    """What the retractions of a stream removed, and how far it is final."""
 
     parts: History
     cti: int
 
     @staticmethod
-    def of(batch: EventBatch, time_type: TimeKind) -> TakenBack:
-        """What the retractions of a stream took back: from the new end to the old one."""
+    def of(batch: EventBatch, time_type: TimeKind) -> RetractedParts:
+        """What the retractions of a stream removed: from the new end to the old one."""
         shorter = batch.filter((batch.kind == RETRACT) & (batch.new_ve < batch.ve))
         ctis = batch.vs[batch.kind == CTI]
         payload = pa.Table.from_batches([shorter.payload])
         parts = History(shorter.new_ve, shorter.ve, payload, pa.int64() if time_type is None else time_type)
-        return TakenBack(parts, int(ctis.max()) if len(ctis) else BEGINNING)
+        return RetractedParts(parts, int(ctis.max()) if len(ctis) else BEGINNING)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Where everything stands: bars by lane and row, from the first time to the last that is not endless."""
+    """Where everything is drawn: bars by lane and row, from the first time to the last finite one."""
 
     history: History
-    taken_back: TakenBack | None
+    retracted: RetractedParts | None
     lane_names: list[str]
     lane_tops: list[int]
     rows: Index
@@ -70,7 +70,7 @@ class Picture:
     @property
     def cti(self) -> int:
         """How far all is final; a history by itself is all final."""
-        return FOREVER if self.taken_back is None else self.taken_back.cti
+        return FOREVER if self.retracted is None else self.retracted.cti
 
     def clip(self, times: Ticks) -> Ticks:
         """Times within the picture."""
@@ -86,12 +86,12 @@ class Picture:
 
 
 def draw(
-    history: History, taken_back: TakenBack | None = None, *, lanes: str | None = None, most: int = MOST
+    history: History, retracted: RetractedParts | None = None, *, lanes: str | None = None, most: int = MOST
 ) -> Picture:
     """Find a place for every event."""
     column = _lane_column(history, lanes)
-    first, left_out = _first(history, most), max(0, len(history) - most)
-    ghosts = None if taken_back is None else _first(taken_back.parts, most)
+    first, left_out = _first_events(history, most), max(0, len(history) - most)
+    ghosts = None if retracted is None else _first_events(retracted.parts, most)
     sides = [first] if ghosts is None else [first, ghosts]
     low, high = _extent([side.vs for side in sides], [side.ve for side in sides])
     keys = [_keys(side, column) for side in sides]
@@ -104,8 +104,8 @@ def draw(
         tops.append(tops[-1] + (int(own.max()) if len(own) else 0) + 1)
     by_name = dict(zip(names, tops, strict=False))
     ghost_rows = np.array([by_name[key] for key in keys[1]], np.int64) if ghosts is not None else rows[:0]
-    told = None if taken_back is None or ghosts is None else TakenBack(ghosts, taken_back.cti)
-    return Picture(first, told, names, tops, rows, ghost_rows, low, high, left_out)
+    shown_parts = None if retracted is None or ghosts is None else RetractedParts(ghosts, retracted.cti)
+    return Picture(first, shown_parts, names, tops, rows, ghost_rows, low, high, left_out)
 
 
 def _lane_column(history: History, lanes: str | None) -> str | None:
@@ -122,7 +122,7 @@ def _lane_column(history: History, lanes: str | None) -> str | None:
     return next(iter(few), None)
 
 
-def _first(history: History, most: int) -> History:
+def _first_events(history: History, most: int) -> History:
     """The first events by start."""
     if len(history) <= most:
         return history
@@ -164,9 +164,9 @@ def _pack(vs: Ticks, ve: Ticks) -> Index:
     return rows
 
 
-def history_html(history: History, taken_back: TakenBack | None = None) -> str:
+def history_html(history: History, retracted: RetractedParts | None = None) -> str:
     """A table of the first events and a small timeline."""
-    picture = draw(history, taken_back, most=_MOST_IN_NOTEBOOK)
+    picture = draw(history, retracted, most=_MOST_IN_NOTEBOOK)
     order = np.lexsort((history.ve, history.vs))[:_ROWS]
     payload = history.payload.take(pa.array(order)) if history.payload.num_columns else history.payload
     cells = {
@@ -218,8 +218,8 @@ def timeline_svg(picture: Picture) -> str:
         parts += [
             _rect(a, row * _ROW, b - a, _BAR, style, title) for a, b, style in pieces if b > a or x0 == x1
         ]
-    if picture.taken_back is not None:
-        gone = picture.taken_back.parts
+    if picture.retracted is not None:
+        gone = picture.retracted.parts
         for x0, x1, row in zip(x(gone.vs), x(gone.ve), picture.ghost_rows.tolist(), strict=True):
             parts.append(_rect(x0, row * _ROW + _BAR + 1, x1 - x0, 2, "gone", "taken back"))
         if picture.low < picture.cti < picture.high:
@@ -290,8 +290,8 @@ def plot(picture: Picture, ax: Any = None) -> Any:
             edgecolor="white",
             linewidth=0.4,
         )
-    if picture.taken_back is not None:
-        gone = picture.taken_back.parts
+    if picture.retracted is not None:
+        gone = picture.retracted.parts
         left = x(gone.vs)
         ax.barh(picture.ghost_rows + 0.4, x(gone.ve) - left, left=left, height=0.1, color=_STYLES["gone"])
         if picture.low < picture.cti < picture.high:

@@ -25,7 +25,7 @@ def name_of(partition: PartitionName) -> str:
     """
     values = partition if isinstance(partition, tuple) else (partition,)
     if not values or any(value is None for value in values):
-        raise RecensionError("partition: null names no partition")
+        raise RecensionError("partition: null is not a partition")
     for value in values:
         if not isinstance(value, str | int | np.integer) or isinstance(value, bool):
             raise RecensionError(f"partition: it is a text or a whole number, not {value!r}")

@@ -59,7 +59,7 @@ class Sequences:
         first = group_starts(group[at])
         numbers = group[at[first]].tolist()
         keys = [(placement.runs[number // len(names)], names[number % len(names)]) for number in numbers]
-        known = [self._known(key, len(placement.sequence)) for key in keys]
+        known = [self._highest_of(key, len(placement.sequence)) for key in keys]
         columns = tuple(column[at] for column in placement.sequence)
         rank, floor = _rank_with(columns, known)
         top = running_max(rank, first)
@@ -74,7 +74,7 @@ class Sequences:
             highest[key] = mine if values is None else max(mine, values)
         return is_repeat, highest
 
-    def _known(self, key: tuple[str, str], width: int) -> tuple[int, ...] | None:
+    def _highest_of(self, key: tuple[str, str], width: int) -> tuple[int, ...] | None:
         values = self._highest.get(key)
         if values is not None and len(values) != width:
             raise RecensionError(

@@ -1,4 +1,4 @@
-"""Lengths of time by the wall clock; everywhere else application time counts."""
+"""Durations on the wall clock; all other durations are in application time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Clock: TypeAlias = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """So many microseconds on the wall clock."""
+    """A number of microseconds on the wall clock."""
 
     microseconds: int
 
@@ -33,7 +33,7 @@ Length: TypeAlias = int | WallClock
 
 
 def wall_clock(length: DurationLike) -> WallClock:
-    """A length of time by the wall clock, for ``block`` and ``remember``.
+    """A duration on the wall clock, for ``block`` and ``remember``.
 
     >>> wall_clock("5s")
     WallClock(microseconds=5000000)
@@ -42,5 +42,5 @@ def wall_clock(length: DurationLike) -> WallClock:
 
 
 def now() -> int:
-    """What the system's clock shows."""
+    """The time of the system's clock."""
     return time.time_ns() // 1000

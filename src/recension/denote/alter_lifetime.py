@@ -158,7 +158,7 @@ class ClipLineage(Lineage):
         kept, ends = Basis(), Basis(absent=[by])
         for one in inputs[0].touching(clipped):
             if identity(Event(one.payload, one.vs, event.ve)) == identity(event) and event.ve <= one.ve:
-                found = self._first(one, near)
+                found = self._first_clips(one, near)
                 if (found[0].vs if found else one.ve) == event.ve:
                     kept.kept.append(one)
                     ends.kept += found
@@ -171,10 +171,10 @@ class ClipLineage(Lineage):
         others = inputs[1].touching(by)
         ends = Basis(absent=[replace(by, start=region.start)])
         for one in inputs[0].touching(region.below(self.columns[0])):
-            ends.kept += self._first(one, others)
+            ends.kept += self._first_clips(one, others)
         return [Basis(absent=[region.below(self.columns[0])]), ends]
 
-    def _first(self, event: Event, by: History) -> History:
+    def _first_clips(self, event: Event, by: History) -> History:
         """What clips the event, all of it."""
         inside = [e for e in by if event.vs < e.vs < event.ve and self._match(event.payload, e.payload)]
         first = min((e.vs for e in inside), default=None)

@@ -40,7 +40,7 @@ def calendar_windows(
     [24, 24, 23]
     """
 
-    def shown(number: int) -> datetime:
+    def clock_at(number: int) -> datetime:
         """What the clock shows where a hop begins."""
         if unit == "month":
             years, month = divmod(number * hop + offset_months, 12)
@@ -54,7 +54,7 @@ def calendar_windows(
 
     @cache
     def begin(number: int) -> int:
-        return first_instant(shown(number), tz)
+        return first_instant(clock_at(number), tz)
 
     def over(event: Event) -> list[Window]:
         end = event.ve if until is None else min(event.ve, until)

@@ -99,14 +99,14 @@ def _answer(
 
 
 def _runs(readings: History, on: Columns, equivalence: Equivalence | None) -> list[History]:
-    def same(one: Event, other: Event) -> bool:
+    def is_same(one: Event, other: Event) -> bool:
         if equivalence is None:
             return key_of(one.payload, on) == key_of(other.payload, on)
         return bool(equivalence(pick_columns(one.payload, on), pick_columns(other.payload, on)))
 
     runs: list[History] = []
     for reading in readings:
-        if runs and same(runs[-1][-1], reading):
+        if runs and is_same(runs[-1][-1], reading):
             runs[-1].append(reading)
         else:
             runs.append([reading])

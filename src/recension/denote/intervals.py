@@ -40,10 +40,10 @@ def floor(time: int, step: int) -> int:
     return time if time in (BEGINNING, FOREVER) else saturate(time - time % step)
 
 
-def common(one: Interval, other: Interval) -> Interval | None:
+def intersect(one: Interval, other: Interval) -> Interval | None:
     """What two intervals share, or nothing: intervals that only touch share no instant.
 
-    >>> common((0, 5), (3, 9)), common((0, 5), (5, 9))
+    >>> intersect((0, 5), (3, 9)), intersect((0, 5), (5, 9))
     ((3, 5), None)
     """
     start, end = max(one[0], other[0]), min(one[1], other[1])
@@ -71,7 +71,7 @@ def uncovered_parts(lifetime: Interval, intervals: Iterable[Interval]) -> list[I
     >>> uncovered_parts((0, 10), [(2, 4), (3, 6)])
     [(0, 2), (6, 10)]
     """
-    inside = (shared_part for interval in intervals if (shared_part := common(lifetime, interval)))
+    inside = (shared_part for interval in intervals if (shared_part := intersect(lifetime, interval)))
     gaps, at = [], lifetime[0]
     for start, end in merge_intervals(inside):
         gaps.append((at, start))

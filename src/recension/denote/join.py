@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from recension.core.errors import SchemaError
 from recension.core.events import Event, Payload
-from recension.denote.intervals import Interval, common, merge_intervals, uncovered_parts
+from recension.denote.intervals import Interval, intersect, merge_intervals, uncovered_parts
 from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, identity, region_of
 from recension.denote.order import Columns, History, Key, key_of, names
 
@@ -72,7 +72,7 @@ def _matches(
     """The joined payload and the common lifetime for every right event that matches and overlaps."""
     matches = []
     for other in right:
-        lifetime = common((event.vs, event.ve), (other.vs, other.ve))
+        lifetime = intersect((event.vs, event.ve), (other.vs, other.ve))
         if lifetime and keys_match(event.payload, other.payload, keys):
             payload = join_payloads(event.payload, other.payload, keys, suffix)
             if where is None or where(payload):
@@ -120,7 +120,7 @@ class PairRule:
             if any(event.payload[key] is None for key in self.on if key not in self.null_matches):
                 continue
             for other in by_key.get(key_of(event.payload, self.on), ()):
-                if lifetime := common((event.vs, event.ve), (other.vs, other.ve)):
+                if lifetime := intersect((event.vs, event.ve), (other.vs, other.ve)):
                     payload = join_payloads(event.payload, other.payload, self.on, self.suffix)
                     found.append((event, other, Event(payload, *lifetime)))
         if self.where is None or not found:

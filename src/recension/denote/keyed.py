@@ -81,7 +81,7 @@ def _follow(arriving: Arriving, meaning: RowMeaning, make: Any) -> History:
         except _ViolationError:
             if meaning.policy == "raise":
                 raise StreamError(f"not allowed: {row}") from None
-    return [event for one in keys.values() for event in one.shown()]
+    return [event for one in keys.values() for event in one.output()]
 
 
 @dataclass
@@ -96,7 +96,7 @@ class _Record:
     over: int = FOREVER
     is_forgotten: bool = False
 
-    def shown(self) -> History:
+    def output(self) -> History:
         return [*self.pieces, *([self.last] if self.last else [])]
 
     def pass_cti(self, t: int) -> None:
@@ -163,7 +163,7 @@ class _Changes:
     """What is shown, by the row it is of and its start."""
     rows: int = 0
 
-    def shown(self) -> History:
+    def output(self) -> History:
         return list(self.pieces.values())
 
     def _since(self) -> list[int]:

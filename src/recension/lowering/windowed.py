@@ -39,7 +39,7 @@ from recension.operators.windowed.time_weighted import WeightedMean, WeightedMea
 from recension.plan import aggregates
 from recension.plan.aggregate import AggregateNode
 from recension.plan.aggregates import Aggregate
-from recension.plan.evaluation import Computed, ComputedTogether, Projection
+from recension.plan.evaluation import ComputedColumn, ComputedTogether, Projection
 from recension.plan.expressions import Expression, column, expression, result_type
 from recension.plan.module_window import ModuleCall, ModuleWindow, WindowKind
 from recension.plan.parts import OfAllParts
@@ -54,7 +54,7 @@ def module_windows(node: ModuleWindow) -> WindowedOperator:
     """The operator of modules over windows."""
     key_schema = projected_schema(node.keys, node.input.schema, "group_by")
     index = _index(node, key_schema)
-    stored = _Stored()
+    stored = _StoredColumns()
     if node.orders_events:  # ties go by whole payloads
         for field_ in node.input.schema:
             stored.add(expression(column(field_.name)), field_.type)
@@ -118,7 +118,7 @@ def limit_of(windows: Windows, node: WindowAggregate | ModuleWindow) -> WindowLi
 
 
 @dataclass
-class _Stored:
+class _StoredColumns:
     """The columns that are kept of every event."""
 
     outputs: list[tuple[str, Expression]] = field(default_factory=list)
@@ -143,7 +143,7 @@ class _Stored:
         return project, pa.schema([*fields, *group])
 
 
-def _answers(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> ModuleAnswers:
+def _answers(node: ModuleWindow, index: WindowIndex, stored: _StoredColumns) -> ModuleAnswers:
     if node.operator is not None:
         hosted = _host_module(node, node.operator, stored)
         states = _states(node, hosted, index)
@@ -159,7 +159,7 @@ def _answers(node: ModuleWindow, index: WindowIndex, stored: _Stored) -> ModuleA
     return NamedValues(node.schema, values)
 
 
-def _host_module(node: ModuleWindow, call: ModuleCall, stored: _Stored) -> HostedModule:
+def _host_module(node: ModuleWindow, call: ModuleCall, stored: _StoredColumns) -> HostedModule:
     columns = [stored.add(e, kind) for (_, e), kind in zip(call.inputs, call.types, strict=True)]
     inputs = pa.schema([(name, kind) for (name, _), kind in zip(call.inputs, call.types, strict=True)])
     caller = Caller(call.module.name, verify=node.policies.verify)
@@ -189,10 +189,11 @@ def shares_panes(node: ModuleWindow, module: Module) -> bool:
     return overlap and is_mergeable and not module.is_time_sensitive
 
 
-def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _Stored) -> Aggregation:
+def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _StoredColumns) -> Aggregation:
     if isinstance(aggregate, aggregates.TimeWeightedMean):
         raise RecensionError(
-            f"{aggregate} cannot stand beside modules; write it as one of them, an rc.TimeSensitiveAggregate"
+            f"{aggregate} cannot be used together with modules; write it as a module, an "
+            "rc.TimeSensitiveAggregate"
         )
     made = aggregation(aggregate, schema, _NO_AXIS)
     kinds = [result_type(computed, schema, str(aggregate)) for computed in aggregate.inputs]
@@ -203,10 +204,12 @@ def _stored_aggregation(aggregate: Aggregate, schema: pa.Schema, stored: _Stored
     return Aggregation(read, made.measure)
 
 
-def _argument(inputs: Sequence[Expression], kinds: Sequence[pa.DataType]) -> Computed | ComputedTogether:
+def _argument(
+    inputs: Sequence[Expression], kinds: Sequence[pa.DataType]
+) -> ComputedColumn | ComputedTogether:
     """What computes the values of events: structs if there are several."""
     if len(inputs) == 1:
-        return Computed(inputs[0], kinds[0])
+        return ComputedColumn(inputs[0], kinds[0])
     return ComputedTogether(tuple(inputs), tuple(kinds))
 
 
@@ -262,7 +265,7 @@ def _measure(
             kind_of = selections.TopK if aggregate.where is None else selections.FilteredTopK
             return kind_of(k, descending=descending)
         case aggregates.FilteredAggregate(where=where) if where is not None:
-            of = _measure(aggregate.unfiltered, schema, kind, windows)
+            of = _measure(aggregate.without_filter, schema, kind, windows)
             assert isinstance(of, selections.Selection)
             return selections.Filtered(of)
         case aggregates.First() | aggregates.Last():

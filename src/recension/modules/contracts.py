@@ -16,7 +16,7 @@ from recension.modules.module import IncrementalOnEvents, IncrementalOnPayloads,
 
 
 class Aggregate(Module):
-    """One value of the payloads of a window; it knows no time.
+    """One value from the payloads of a window; it does not see time.
 
     >>> class MyAverage(Aggregate):
     ...     inputs = {"v": "float64"}
@@ -48,7 +48,7 @@ class ArrayFunction(Aggregate):
 
 
 class TimeSensitiveAggregate(Module):
-    """One value of the events of a window: it sees lifetimes, clipped as the query says, and the window."""
+    """One value from the events of a window; it sees the window and lifetimes, clipped as the query says."""
 
     is_time_sensitive: ClassVar[bool] = True
 
@@ -74,7 +74,7 @@ class IncrementalTimeSensitiveAggregate(IncrementalOnEvents):
 
 
 class Operator(Module):
-    """Rows made from the payloads of a window; it knows no time."""
+    """Rows made from the payloads of a window; it does not see time."""
 
     yields_rows: ClassVar[bool] = True
 
@@ -84,7 +84,7 @@ class Operator(Module):
 
 
 class TimeSensitiveOperator(Module):
-    """Rows, stamped or not, made from the events of a window and the window itself."""
+    """Rows, with lifetimes or without, made from the events of a window and the window itself."""
 
     is_time_sensitive: ClassVar[bool] = True
     yields_rows: ClassVar[bool] = True
@@ -105,7 +105,7 @@ class IncrementalOperator(IncrementalOnPayloads):
 
 
 class IncrementalTimeSensitiveOperator(IncrementalOnEvents):
-    """Rows, stamped or not, from a state that events are added to and removed from."""
+    """Rows, with lifetimes or without, from a state that events are added to and removed from."""
 
     yields_rows: ClassVar[bool] = True
 

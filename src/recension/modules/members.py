@@ -1,11 +1,11 @@
-"""What a module is given: the payloads, or the events, of one window.
+"""What a module gets: the payloads, or the events, of one window.
 
-Both are sequences of rows for whoever thinks in rows, and columns for whoever computes on arrays:
+Both can be read as a sequence of rows, and as columns:
 
     sum(p["v"] for p in payloads)        payloads["v"].sum()
 
-Members come in the order of (vs, payload, ve). An end is the last to tell two members apart, so that the
-order says nothing of ends that a module is not to see: what is final stays in the order in which it was.
+Members are ordered by (vs, payload, ve). The end comes last, so that the order does not depend on ends that a
+module must not see: final members keep their order.
 """
 
 from __future__ import annotations

@@ -23,10 +23,9 @@ Stamping: TypeAlias = Literal["align", "keep", "clip", "time_bound", "unrestrict
 
 
 class Module(ABC):
-    """A module with its parameters and with what the query maps to its inputs.
+    """A module with its parameters and the expressions that the query maps to its inputs.
 
-    The same events must always give the same answer: an answer that was shown is found again to be taken
-    back.
+    The same events must always give the same answer: it may be computed again, to retract an earlier one.
     """
 
     inputs: ClassVar[Mapping[str, Any] | None] = None
@@ -75,7 +74,7 @@ class Module(ABC):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name of the module."""
         return self._name
 
     def structure_parts(self) -> tuple[Any, ...]:
@@ -97,7 +96,7 @@ class Module(ABC):
 
     @classmethod
     def signature(cls) -> str:
-        """Inputs and parameters as they are written."""
+        """Inputs and parameters, as in Python."""
         inputs = [f"{name}: {kind or 'any'}" for name, kind in (cls.inputs or {}).items()]
         return f"({', '.join([*inputs, *map(str, parameters_of(cls).values())])})"
 
@@ -106,12 +105,12 @@ class Incremental(Module):
     """A module that keeps a state for each window; members are added to it and removed from it.
 
     ``initial() -> state``, ``add(state, members) -> state``, ``remove(state, members) -> state`` and
-    ``compute(state)``; time-sensitive ones get the window as last argument of each. A state may be changed
-    in place and given back. It is stored if it is made of plain values (numbers, text, times, arrays and
+    ``compute(state)``; time-sensitive ones get the window as last argument of each. A state may be changed in
+    place and returned. It is stored if it is made of plain values (numbers, text, times, arrays and
     containers of them). For other states define `stored` and `restored`, which convert to such values and
     back.
 
-    ``merge(a, b) -> state``, if there is one and the module knows no time, gives the state of two sets of
+    ``merge(a, b) -> state`` is optional, for modules that do not see time. It gives the state of two sets of
     members together. It must be a new state that shares no mutable part with them. Overlapping windows then
     share the states of their panes.
     """

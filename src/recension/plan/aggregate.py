@@ -131,7 +131,7 @@ class AggregateNode(GroupedNode):
         if not rows:
             return [pa.field(name, a.result_type(self.event_schema)) for name, a in self.aggregates]
         if len(self.aggregates) > 1:
-            raise SchemaError(f"agg: {rows[0]} yields rows, so it cannot stand beside other aggregates")
+            raise SchemaError(f"agg: {rows[0]} yields rows, so it must be the only aggregate")
         return [field for field in rows[0].row_schema(self.input.schema) if field.name not in keys]
 
     def columns_read(self, needed: Names) -> list[Names]:

@@ -96,7 +96,7 @@ class FilteredAggregate(Aggregate):
         return super().inputs if self.where is None else (*super().inputs, self.where)
 
     @property
-    def unfiltered(self) -> FilteredAggregate:
+    def without_filter(self) -> FilteredAggregate:
         """The same of all events."""
         return replace(self, where=None)
 

@@ -18,7 +18,9 @@ from recension.plan.source import Source
 from recension.plan.span import SpanNode
 
 # Shards can be told what a task sees in the rows that it sends, or a shard in its answers.
-_ONLY_KNOWN: Final = "only a source with on_violation='raise', less a filter, or a step with state tells"
+_ONLY_KNOWN: Final = (
+    "is known only above a source with on_violation='raise' (or a filter of it), or a step with state"
+)
 
 Late: TypeAlias = Literal["drop", "adjust"]
 
@@ -273,7 +275,7 @@ class AdvanceTime(Consistency):
         if self.events is not None and (isinstance(self.events, bool) or not isinstance(self.events, int)):
             raise TimeError(f"advance_time: events= is a whole number of events, not {self.events!r}")
         if self.events is not None and self.interval is not None:
-            raise TimeError("advance_time: a cti after so many events or once an interval, not both")
+            raise TimeError("advance_time: give events= or every=, not both")
         if min(self.events or 1, self.interval or 1) < 1 or 0 in (self.events, self.interval):
             raise TimeError("advance_time: events= and every= count from 1")
         self._require_partitions()
@@ -286,7 +288,7 @@ class AdvanceTime(Consistency):
             below = below.input
         if below is not self.input and isinstance(below, Source) and below.partition:
             raise RecensionError(
-                f"advance_time: source {below.name} has partitions, and each goes by its own latest start: "
+                f"advance_time: source {below.name} has partitions, each with its own latest start: "
                 f"put advance_time directly on the source, before {self.input.label!r}"
             )
 
@@ -310,7 +312,7 @@ class AdvanceTime(Consistency):
 
     @property
     def why_single(self) -> str:
-        return f"judges what is late by the order of all rows, which {_ONLY_KNOWN}"
+        return f"decides what is late by the order of all rows, which {_ONLY_KNOWN}"
 
     def can_hear(self, source: Node | None) -> bool:
         """To count rows, all must count: closes may come to nothing, and become retractions otherwise.

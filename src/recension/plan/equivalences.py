@@ -41,7 +41,9 @@ class Trend:
     def __call__(self, before: pa.RecordBatch, after: pa.RecordBatch) -> Mask:
         """Row by row."""
         compare = pc.greater if self.direction == "increasing" else pc.less
-        return _compare_columns(before, after, lambda old, new: _truth(compare(_plain(new), _plain(old))))
+        return _compare_columns(
+            before, after, lambda old, new: _truth(compare(_to_comparable(new), _to_comparable(old)))
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _truth(values: pa.Array) -> Mask:
     return truth
 
 
-def _plain(values: pa.Array) -> pa.Array:
+def _to_comparable(values: pa.Array) -> pa.Array:
     """Without encodings that Arrow cannot compare."""
     if pa.types.is_dictionary(values.type):
         return values.cast(values.type.value_type)
@@ -142,7 +144,7 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def _numbers(values: pa.Array) -> npt.NDArray[Any]:
-    numbers: npt.NDArray[Any] = pc.fill_null(_plain(values), 0).to_numpy(zero_copy_only=False)
+    numbers: npt.NDArray[Any] = pc.fill_null(_to_comparable(values), 0).to_numpy(zero_copy_only=False)
     return numbers
 
 

@@ -87,7 +87,7 @@ class Predicate:
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedColumn:
     """One computed column, such as the argument of an aggregate."""
 
     value: Expression

@@ -72,8 +72,8 @@ def readers_of(group: Group, applied: Node) -> list[Node]:
             for child in node.visible_inputs:
                 if child not in grouped:
                     raise SchemaError(
-                        f"apply: {node.label} would show {child.label}, which is not of the group, in every "
-                        "group"
+                        f"apply: {node.label} would show {child.label}, which is not part of the group, "
+                        "in every group"
                     )
     if applied not in grouped:
         raise SchemaError(f"apply: the result, {applied.label}, does not come from the group")

@@ -1,7 +1,7 @@
 """Intervals kept in columns, ``[start, end)``, and Allen's thirteen relations between them.
 
-An end that is null means for ever; an interval whose start is null is not there, and nothing is true of it.
-Everything is an expression on the row, so that it runs wherever expressions do.
+An end that is null means for ever. An interval whose start is null does not exist, and no predicate is true
+of it. Everything is an expression, so it runs on every engine.
 
 Of any two intervals exactly one relation is true. Intervals may be empty, ``[t, t)``, as the latest one of a
 window extent is: the relations still exclude each other and leave nothing out. The starts decide first, so
@@ -28,7 +28,7 @@ VALID_END: Final = "valid_end"
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """From ``low`` to ``high`` where it is ``there``; by default that is where ``low`` is not null.
+    """From ``low`` to ``high`` where it exists (``there``); by default where ``low`` is not null.
 
     ``is_ticks`` if both are known to be int64.
     """
@@ -56,14 +56,14 @@ IntoInterval: TypeAlias = Interval | tuple[IntoExpression, IntoExpression]
 
 
 def interval(start: IntoExpression, end: IntoExpression, forever: Any = None) -> Interval:
-    """An interval in two columns, or computed from columns: whole numbers, timestamps or dates.
+    """An interval in two columns, or computed from columns: integers, timestamps or dates.
 
     Parameters
     ----------
     start, end
         Names of columns, or expressions.
     forever
-        The end that means for ever in this table, besides null: ``rc.FOREVER``, ``date(9999, 12, 31)``.
+        A value that also means for ever in this table, as null does: ``rc.FOREVER``, ``date(9999, 12, 31)``.
 
     >>> print(interval("hired", "left"))
     [hired, left)
@@ -81,7 +81,7 @@ def _expr(given: IntoExpression) -> Expr:
 def valid(suffix: str = "") -> Interval:
     """When a coalesced row was valid: the columns ``valid_start`` and ``valid_end`` that ``coalesce`` makes.
 
-    ``suffix`` is what a join has put after their names.
+    ``suffix`` is the suffix that a join added to their names.
 
     >>> print(valid("_right"))
     [valid_start_right, valid_end_right)
@@ -107,7 +107,7 @@ def intersects(one: IntoInterval, other: IntoInterval) -> Expr:
 
 
 def intersect(one: IntoInterval, other: IntoInterval) -> Interval:
-    """From the later start to the earlier end; not there (its start is null) if they do not intersect."""
+    """From the later start to the earlier end; it does not exist (null start) if they do not intersect."""
     a, b = into_interval(one, "intersect"), into_interval(other, "intersect")
     start = when(a.start >= b.start).then(a.start).otherwise(b.start)
     end = when(end_before_end(a.end, b.end)).then(a.end).otherwise(b.end)
@@ -121,9 +121,9 @@ def duration(of: DurationLike) -> int: ...
 
 
 def duration(of: IntoInterval | DurationLike) -> Expr | int:
-    """How long an interval lasts, in ticks; ``rc.FOREVER`` if it never ends, null if it is not there.
+    """The length of an interval in ticks; ``rc.FOREVER`` if it never ends, null if it does not exist.
 
-    Of a length in words it is the number of ticks, to compare with.
+    For a duration written as text, it is the number of ticks, to compare with.
 
     >>> at_least_four_minutes = duration(valid()) >= duration("4m")
     >>> duration("4m")
@@ -287,7 +287,7 @@ RELATIONS: Final[tuple[Relation, ...]] = (
 
 
 def relation(one: IntoInterval, other: IntoInterval) -> Expr:
-    """The name of the relation that is true of them, null if one of them is not there."""
+    """The name of the relation that is true of them, null if one of them does not exist."""
     a, b = _both(one, other, "relation")
     last, *others = reversed(RELATIONS)
     name: Expr = when(last(a, b)).then(lit(last.__name__))

@@ -278,4 +278,4 @@ def _with_duration(of: Properties, duration: int) -> Properties:
 def require_positive(ticks: int, verb: str, what: str) -> None:
     """Raise unless the duration is at least one tick."""
     if ticks <= 0:
-        raise TimeError(f"{verb}: {what} must be longer than nothing, not {ticks} ticks")
+        raise TimeError(f"{verb}: {what} must be 1 tick or more, not {ticks} ticks")

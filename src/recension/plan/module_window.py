@@ -259,7 +259,7 @@ class ModuleWindow(GroupedNode):
         assert self.operator is not None
         module, stamp = self.operator.module, self.policies.stamp
         if len(self.answers) > 1:
-            raise SchemaError(f"apply: {module.name} yields rows, so it stands alone")
+            raise SchemaError(f"apply: {module.name} yields rows, so it must be the only one")
         if strange := set(module.partitioned_by) - set(self.operator.row_schema().names):
             raise SchemaError(
                 f"{module.name}: partitioned_by names {min(strange)!r}, which is not in its rows"
@@ -275,7 +275,7 @@ class ModuleWindow(GroupedNode):
             if isinstance(answer, ModuleCall) and answer.module.yields_rows:
                 raise SchemaError(f"agg: {answer.module.name} yields rows; use apply(...)")
             if isinstance(answer, Aggregate) and answer.yields_rows:
-                raise SchemaError(f"agg: {answer} yields rows, so it stands alone")
+                raise SchemaError(f"agg: {answer} yields rows, so it must be the only one")
         if self.policies.stamp != "align":
             raise SchemaError(
                 f"stamp_output({self.policies.stamp!r}): an aggregate gives values, which live as long as "

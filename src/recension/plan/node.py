@@ -25,7 +25,13 @@ from recension.core.time_kind import TimeKind
 from recension.plan.expressions import Expression, column
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_same_columns
-from recension.plan.structure import Shared, Structure, memory_structure, written_fields, written_structure
+from recension.plan.structure import (
+    ByReference,
+    Structure,
+    memory_structure,
+    written_fields,
+    written_structure,
+)
 
 Outputs: TypeAlias = tuple[tuple[str, Expression], ...]
 """Columns by name, each with what it is computed from."""
@@ -66,7 +72,7 @@ class _Key:
 _known: WeakValueDictionary[_Key, Node] = WeakValueDictionary()
 
 
-class _Interned(ABCMeta):
+class _InterningMeta(ABCMeta):
     """To build a node that exists already gives that node."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -75,7 +81,7 @@ class _Interned(ABCMeta):
         return _known.setdefault(_Key((kind, *map(memory_structure, values))), node)
 
 
-class Node(Shared, metaclass=_Interned):
+class Node(ByReference, metaclass=_InterningMeta):
     """One step of a query. Its fields say what it does; everything else is derived from them."""
 
     ports: ClassVar[tuple[str, ...]] = ("input",)
@@ -108,7 +114,7 @@ class Node(Shared, metaclass=_Interned):
         )
         return (type(self).__name__, *named)
 
-    def _reference(self, node: Shared) -> Structure:
+    def _reference(self, node: ByReference) -> Structure:
         """A node in a field: an input, or a plan of its own."""
         assert isinstance(node, Node)
         ports = [port for port, child in enumerate(self.inputs) if child is node]

@@ -17,7 +17,7 @@ from recension.core.errors import RecensionError
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What holds for every element of a stream; what follows from a property is filled in.
+    """What is true of every element of a stream; consequences of a property are filled in.
 
     >>> Properties(is_strictly_increasing=True).is_insert_only
     True

@@ -114,9 +114,9 @@ class Source(Leaf):
     def _check_partitions(self) -> None:
         for name, given in (("order", self.order), ("partitions", self.partitions), ("idle", self.idle)):
             if given not in (None, ()) and not self.partition:
-                raise RecensionError(f"source: {name}= says something of partitions, and needs partition=")
+                raise RecensionError(f"source: {name}= is about partitions, and needs partition= as well")
         if self.run is not None and not self.sequence:
-            raise RecensionError("source: run= says whose sequence counts, and needs sequence=")
+            raise RecensionError("source: run= needs sequence= as well")
         if self.partitions is not None and self.partitions < 1:
             raise RecensionError(f"source: partitions= is a number from 1, not {self.partitions}")
         if self.idle is not None and self.idle < 1:

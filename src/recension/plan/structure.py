@@ -43,7 +43,7 @@ _written: dict[type[Any], tuple[str, ...]] = {}
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
-class Shared:
+class ByReference:
     """Known by reference, as steps are: its structure is not repeated in that of its readers."""
 
 
@@ -74,14 +74,14 @@ def memory_structure(value: Any) -> Hashable:
     return key
 
 
-def written_structure(value: Any, reference: Callable[[Shared], Structure] | None = None) -> Structure:
+def written_structure(value: Any, reference: Callable[[ByReference], Structure] | None = None) -> Structure:
     """The structure in which functions are known by their names; it can be written as JSON.
 
     ``reference`` is what stands for what is shared.
     """
 
     def opaque(foreign: Any) -> Structure:
-        if isinstance(foreign, Shared) and reference is not None:
+        if isinstance(foreign, ByReference) and reference is not None:
             return reference(foreign)
         # A wrapper that calls a function twice, to check it, stands for the function.
         is_checked = hasattr(foreign, "written_as") and not isinstance(foreign, type)
@@ -104,7 +104,7 @@ def _structure(value: Any, opaque: Opaque) -> Structure:
         return value
     if opaque is _itself and isinstance(value, Structural):
         return value
-    if isinstance(value, Shared | type) or hasattr(value, "written_as"):
+    if isinstance(value, ByReference | type) or hasattr(value, "written_as"):
         return opaque(value)
     if (known := _atom(value)) is not None:
         return known

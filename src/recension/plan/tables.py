@@ -35,7 +35,8 @@ def refuse_table(node: Node, what: str) -> None:
     """Refuse a step that divides time, over rows that are there at all times."""
     if (table := find_table(node)) is not None:
         raise SchemaError(
-            f"{what}: the rows of table {table.name!r} are true at all times, so there is no end of windows; "
+            f"{what}: the rows of table {table.name!r} are true at all times, so the windows would never "
+            "end; "
             f"join a stream with the table first, stream.join({table.name}, on=...), or use .agg(...)"
         )
 

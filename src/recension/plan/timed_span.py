@@ -113,7 +113,7 @@ class TimedSpan(TimedNode):
     # Its columns.
 
     def derive_schema(self) -> pa.Schema:
-        timed = self._timed(self.input.schema)
+        timed = self._schema_with_times(self.input.schema)
         for predicate in self.predicates:
             require_boolean(predicate, timed, f"{self.verb}({predicate})")
         require_names([name for name, _ in self.outputs], self.verb)
@@ -127,10 +127,10 @@ class TimedSpan(TimedNode):
             [pa.field(name, kind) for (name, _), kind in zip(self.outputs, types, strict=True)]
         )
         if self.is_altering:
-            self._check_lifetime(self._timed(schema))
+            self._check_lifetime(self._schema_with_times(schema))
         return schema
 
-    def _timed(self, schema: pa.Schema) -> pa.Schema:
+    def _schema_with_times(self, schema: pa.Schema) -> pa.Schema:
         """The columns, and the times beside them."""
         return pa.schema([*schema, pa.field(START, self.times), pa.field(END, self.times)])
 
@@ -167,13 +167,13 @@ class TimedSpan(TimedNode):
         """The type of times in new lifetimes: that of the source, or timestamps if they are computed so."""
         if pa.types.is_timestamp(self.times):
             return self.times
-        schema = self._timed(pa.schema([(n, self._output_type(e)) for n, e in self.outputs]))
+        schema = self._schema_with_times(pa.schema([(n, self._output_type(e)) for n, e in self.outputs]))
         kinds = [result_type(e, schema, "with_lifetime") for e in (self.start, self.end) if e is not None]
         zones = [kind for kind in kinds if pa.types.is_timestamp(kind)]
         return pa.timestamp("us", zones[0].tz) if zones else self.times
 
     def _output_type(self, computed: Expression) -> pa.DataType:
-        return result_type(computed, self._timed(self.input.schema), self.verb)
+        return result_type(computed, self._schema_with_times(self.input.schema), self.verb)
 
     @property
     def named_times(self) -> tuple[tuple[str, int], ...]:

@@ -96,14 +96,14 @@ class CalendarWindows(Windows):
         if self.size % self.hop:
             raise TimeError(
                 f"windows: a size of {self._length(self.size)} is no multiple of a hop of "
-                f"{self._length(self.hop)}; with tz the size counts hops"
+                f"{self._length(self.hop)}; with tz it must be one"
             )
         if self.size > _MOST[self.unit]:
             raise TimeError(f"windows: a size of {self._length(self.size)} is more than 1,000 years")
         if self.unit == "month" and not 0 <= self.offset < 28 * DAY:
             raise TimeError(
-                "windows: within months an offset names a day that all of them have, and a time of day: "
-                "up to 27 days, not negative"
+                "windows: the offset of months is a day that every month has, and a time of day: from 0 "
+                "up to 27 days"
             )
         if self.unit != "month" and self.offset_months:
             raise TimeError(f"windows: {self.unit}s are moved by days and hours, not by months")

@@ -1,11 +1,11 @@
 """The local engine: push-based, columnar, in this process.
 
-A session holds one or more queries over named sources. Whatever two of them have in common is computed
-once. Nothing is lost on the way in: what the sources' policies drop is counted and kept.
+A session runs one or more queries over named sources. Common steps of two queries are computed once. Elements
+that the policies of sources drop are counted and kept.
 
-A push is checked as a whole before any of it is taken in, and its output can be read once all of it has
-been worked through. Operators change their state in place: after an error in a step the session refuses
-everything until a snapshot is restored. One thread at a time may be inside (see session_lock.py).
+A push is checked as a whole before any of it is processed, and its output can be read once all of it has been
+processed. Operators change their state in place: after an error in a step the session refuses every call
+until a snapshot is restored. One thread at a time may be inside (see session_lock.py).
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ Joining: TypeAlias = Any
 
 
 class Session(LockedSession):
-    """Queries that run as their inputs are pushed.
+    """Queries that run while you push their inputs.
 
-    Where a query counts by the wall clock, ``clock`` is looked at whenever something is pushed or read. The
-    history of each answer is kept for `history` until it has more than ``history_limit`` events; None keeps
-    it whatever its size, 0 never. For ``keep`` microseconds it is remembered what was believed when. With a
-    ``pool`` state is in its memory.
+    If a query uses the wall clock, ``clock`` is read at every push and read. The history of each answer is
+    kept for `history` until it has more than ``history_limit`` events; with None it has no limit, with 0 it
+    is not kept. For ``keep`` microseconds the session remembers what was believed when. With a ``pool``, the
+    state is in the pool's memory.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Session(LockedSession):
 
     @property
     def tables(self) -> set[str]:
-        """The names of those that are tables without times."""
+        """The names of sources that are tables without times."""
         return {name for name, source in self._run.plan.sources.items() if isinstance(source, Table)}
 
     @property
@@ -107,17 +107,17 @@ class Session(LockedSession):
 
     @property
     def is_clocked(self) -> bool:
-        """Does anything count by the clock? Then `tick` may give something."""
+        """Does anything use the clock? Then `tick` may give output."""
         return self._run.is_clocked
 
     @property
     def partitioned_sources(self) -> set[str]:
-        """The names of those that have partitions."""
+        """The names of sources that have partitions."""
         return {name for name, source in self._run.plan.sources.items() if source.partition}
 
     @property
     def unchecked_sources(self) -> set[str]:
-        """Sources in which a retraction may name an unknown event: a step above copes with that."""
+        """Sources in which a retraction may name an unknown event: a step above handles that."""
         return self._run.unchecked_sources
 
     @property
@@ -134,16 +134,16 @@ class Session(LockedSession):
 
     @run_exclusively
     def use_clock(self, clock: Clock) -> None:
-        """Count by another clock from now on, as one who replays what came does."""
+        """Use another clock from now on, for example to replay earlier input."""
         self._clock = clock
 
     @run_exclusively
     def attach(self, stream: Joining, from_time: TimeLike = BEGINNING, query: str | None = None) -> None:
         """Let a stream join the merge of a query while it runs.
 
-        The stream promises to be complete for every event that ends at ``from_time`` or later; until the
-        output has come that far, it moves nothing. Its sources, if new, can be pushed to from now on. A
-        stream that was detached and is attached again starts afresh: it may repeat what it has sent before.
+        The stream must be complete for every event that ends at ``from_time`` or later. Until the output's
+        CTI has reached that time, the stream cannot advance it. You can push to its new sources from now on.
+        A stream that was detached and is attached again starts from scratch: it may repeat its elements.
         """
         ports = self._merge_ports(query)
         plan, since = _plan_of(stream), _instant(from_time, "attach, from_time")
@@ -157,7 +157,7 @@ class Session(LockedSession):
 
     @run_exclusively
     def detach(self, stream: Joining | str, query: str | None = None) -> None:
-        """Let a stream, or the source of that name, leave the merge of a query; sources only it reads go."""
+        """Let a stream, or the source of that name, leave the merge of a query, with its own sources."""
         ports = self._merge_ports(query)
         answer = ports.detach(stream if isinstance(stream, str) else _plan_of(stream))
         with self._step():
@@ -170,7 +170,7 @@ class Session(LockedSession):
 
     @run_exclusively
     def states(self, query: str | None = None) -> list[str]:
-        """The state of every stream that ever joined the merge of a query, in the order they came."""
+        """The state of every stream that ever joined the merge of a query, in the order of joining."""
         return [str(state) for state in self._merge_ports(query).merge.states()]
 
     def _merge_ports(self, query: str | None) -> MergePorts:
@@ -189,12 +189,12 @@ class Session(LockedSession):
     ) -> None:
         """Feed a source: a table, a frame, a history, a result, or elements.
 
-        Of a source with partitions, ``partition`` says of which one data is that has no column for it; for a
-        list of elements it may be a list too. Data of several may come as ``{partition: data}``. A shard has
-        ``heard`` of the rows of all shards.
+        For a source with partitions, ``partition`` names the partition of data without such a column; for a
+        list of elements it may be a list too. Data of several partitions may be given as ``{partition:
+        data}``. ``heard`` is for shards: what they know of the rows of all shards.
 
-        Data that is refused is refused whole, and the session goes on as if it had not been pushed. After an
-        error in a step of a query the session refuses everything but `restore`.
+        A push is refused as a whole, and the session continues as if it had not happened. After an error in a
+        step of a query the session refuses every call except `restore`.
         """
         with self._lock.hold("push"):
             intake = self._run.intake(source)
@@ -234,9 +234,9 @@ class Session(LockedSession):
 
     @run_exclusively
     def advance(self, source: str, t: TimeLike, partition: IntoPartition | None = None) -> None:
-        """Promise that nothing before ``t`` changes any more at this source, or in one partition of it.
+        """Send a CTI: nothing before ``t`` changes any more at this source, or in one partition of it.
 
-        Without a partition it holds for all, also for those that have not spoken yet.
+        Without a partition it applies to all, even to those that have sent nothing yet.
         """
         intake, until = self._run.intake(source), _instant(t, where := f"{source}: advance")
         self._run.times.require(kind_of(until), where)
@@ -248,15 +248,15 @@ class Session(LockedSession):
 
     @run_exclusively
     def expect_partitions(self, source: str, number: int) -> None:
-        """So many partitions of a source must have spoken before a CTI counts, unless it says another number.
+        """No CTI takes effect before this many partitions have sent something; the source's own number wins.
 
-        A snapshot keeps it: what was said first holds.
+        A snapshot keeps it: the first number stays.
         """
         self._run.intake(source).expect_partitions(number)
 
     @run_exclusively
     def close(self) -> None:
-        """Promise that nothing more comes at any source."""
+        """End all sources: nothing more comes."""
         self._run.engine.check_end(self._run.vertices_of(self._run.intakes))
         pushes = {
             source: intake.advance(FOREVER, self._run.arrive(source))
@@ -268,10 +268,10 @@ class Session(LockedSession):
 
     @run_exclusively
     def hear(self, t: TimeLike, query: str | None = None) -> None:
-        """Those who read a query do not need events that finally end before ``t``: these are not sent.
+        """Feedback from readers of a query: they do not need events that finally end before ``t``.
 
-        A merge of replicas says so of those that lag (`rc.merge`, ``feedback``). Where an answer is never
-        lengthened such events are left out of it; state that only serves them is dropped.
+        A merge of replicas sends this to slow replicas (`rc.merge`, ``feedback``). If an answer is never
+        lengthened, such events are not sent, and their state is freed.
         """
         name, until = self._run.answers.query_name(query), _instant(t, "hear")
         self._run.name_times([("hear", until)])
@@ -280,16 +280,16 @@ class Session(LockedSession):
 
     @run_exclusively
     def tick(self) -> None:
-        """Look at the wall clock: what has waited long enough comes out. Reading does this too."""
+        """Read the wall clock: elements that have waited long enough are released. `read` does this too."""
         with self._step():
             self._run.tick()
 
     @run_exclusively
     def read(self, query: str | None = None) -> Result:
-        """What a query gave since the last reading; its name may be left out if it is the only one.
+        """The output of a query since the last read; the name is optional if there is only one query.
 
-        So it is with the elements dropped: a result has those since the last reading of its query. The
-        counts are of all. What is true now, whatever was read, is `history`.
+        A result also has the elements dropped since the last read of its query; the counts are totals. For
+        what is true now, whatever was read, use `history`.
         """
         name = self._run.answers.query_name(query)
         with self._step():
@@ -304,10 +304,10 @@ class Session(LockedSession):
 
     @run_exclusively
     def history(self, query: str | None = None, *, as_of: TimeLike | None = None) -> History:
-        """What is true now by a query's answer so far, whatever was read of it.
+        """What is true now by a query's answer, whatever was read of it.
 
-        With ``as_of``, what was believed then: a time of the session's clock, as a datetime or ISO text with
-        a zone, or in microseconds since 1970. `rc.session`, ``keep=`` says how far back that goes.
+        With ``as_of``, what was believed then: a time on the session's clock, as a datetime or ISO text with
+        a zone, or in microseconds since 1970. ``keep=`` of `rc.session` says how far back you can ask.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"user": "string"})
@@ -335,7 +335,7 @@ class Session(LockedSession):
         return self._run.record(path, edges, limit)
 
     def observe(self, observer: StepObserver | None) -> None:
-        """Let somebody see what comes on every edge of the plan from now on, or nobody."""
+        """Pass the elements on every edge of the plan to an observer from now on; None ends it."""
         self._run.observe(observer)
 
     @run_exclusively
@@ -345,7 +345,7 @@ class Session(LockedSession):
 
     @run_exclusively
     def memory(self) -> MemoryUse | None:
-        """How much of the state is resident and how much lies in files; None if there is no bound."""
+        """How much of the state is in memory and how much is in files; None if there is no bound."""
         return None if self._pool is None else self._pool.measure()
 
     def _metrics_at(self, counters: Sequence[tuple[Any, ...]]) -> list[Metrics]:
@@ -382,17 +382,16 @@ class Session(LockedSession):
 
     @run_exclusively
     def rows_seen(self, source: str) -> int:
-        """How many rows were pushed to this source: messages count from the first."""
+        """How many rows were pushed to this source; row numbers in messages count from the first."""
         return self._run.intake(source).rows
 
     @run_exclusively
     def snapshot(self, notes: Chunks | None = None) -> dict[str, pa.Table]:
         """The state of the session as named Arrow tables, with histories and the counts of what was dropped.
 
-        Read first: output that was not read, and the dropped elements themselves, are not part of it. The
-        tables carry a checksum; they may be stored as Parquet, Arrow IPC or Feather. ``notes`` are tables of
-        your own, such as how far each input was read: they are sealed with the others, and `restore` gives
-        them back.
+        Read all output first: unread output, and the dropped elements themselves, are not part of it. The
+        tables have a checksum; store them as Parquet, Arrow IPC or Feather. ``notes`` are tables of your own,
+        such as how far each input was read: they are sealed with the others, and `restore` returns them.
         """
         histories = {f"answers/{name}": table for name, table in self._run.answers.snapshot().items()}
         own = {f"{NOTES}/{name}": table for name, table in (notes or {}).items()}
@@ -402,15 +401,15 @@ class Session(LockedSession):
 
     @run_exclusively
     def parts(self) -> dict[str, Any]:
-        """The state of operators and sources, for who keeps it safe by other means; see `Operator.parts`."""
+        """The state of operators and sources, to be stored in another way; see `Operator.parts`."""
         return self._run.parts()
 
     def restore(self, chunks: Chunks) -> dict[str, pa.Table]:
-        """Become the session whose snapshot this is; the queries must be the same. Gives its notes.
+        """Continue from a snapshot; the queries must be the same. Returns its notes.
 
-        A snapshot that is damaged, or of another session, is refused, and nothing changes. A session that has
-        failed goes on from here. Its next reading follows the last one before the snapshot, if nothing was
-        unread then: the two add up.
+        A damaged snapshot, or one of another session, is refused, and nothing changes. A failed session works
+        again after this. Its next result follows the last one before the snapshot, if nothing was unread
+        then: the two can be added.
         """
         with self._lock.hold("restore", even_failed=True):
             own = open_snapshot(chunks)

@@ -1,4 +1,4 @@
-"""What a query gave: a physical stream, and the history it stands for."""
+"""The output of a query: a physical stream, and its history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History, show_changes
 from recension.core.openclose import OpenClose
-from recension.core.pictures import MOST, TakenBack, draw, history_html, plot
+from recension.core.pictures import MOST, RetractedParts, draw, history_html, plot
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, merge_kinds
@@ -64,7 +64,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The output of a run, or of a session since it was last read. Results of one query add up."""
+    """The output of a run, or of a session since the last read. Results of one query can be added."""
 
     batches: list[EventBatch]
     schema: pa.Schema
@@ -78,21 +78,21 @@ class Result:
 
     @property
     def is_whole(self) -> bool:
-        """Does it begin with the stream's first element? A later reading of a session does not."""
+        """Does it begin with the stream's first element? A later result of a session does not."""
         return self.reading.is_whole
 
     @cached_property
     def metrics(self) -> list[Metrics]:
         """What every operator had done when this was read.
 
-        What costs to find out (how many rows and bytes of state are held, how many elements were dropped in
-        all, how the inputs of a merge stand) is looked up when this is first asked for, in the session as it
-        is then. Ask before more is pushed to have that, too, for the moment of the reading.
+        Some numbers are expensive (rows and bytes of state, all dropped elements, the states of a merge's
+        inputs). They are computed when this is first asked for, from the session as it is then. To get them
+        as of the read, ask before you push more.
         """
         return self.measure()
 
     def __getstate__(self) -> dict[str, Any]:
-        """To be stored, or sent elsewhere, without the session that gave it."""
+        """For pickling, without the session that gave it."""
         return {**self.__dict__, "metrics": self.metrics, "measure": list}
 
     def __repr__(self) -> str:
@@ -107,9 +107,9 @@ class Result:
         return concat(self.batches) if self.batches else empty(self.schema)
 
     def history(self) -> History:
-        """The canonical history: what is left when every retraction is applied.
+        """The canonical history: what remains when every retraction is applied.
 
-        Of a later reading of a session, it is that of the elements in it alone.
+        For a later result of a session, it is the history of its own elements alone.
         """
         try:
             found = reconstitute(self.batches, self.schema)
@@ -123,9 +123,9 @@ class Result:
         return replace(found, time_type=self.time_type)
 
     def __add__(self, later: Result) -> Result:
-        """This and what the same query gave after it, as one result.
+        """This result and the next one of the same query, as one result.
 
-        The readings of a session must follow each other; those that gave nothing may be left out.
+        The results of a session must follow each other; empty ones may be skipped.
 
         >>> import recension as rc
         >>> s = rc.source("s", {"x": "int64"})
@@ -161,7 +161,7 @@ class Result:
 
     @staticmethod
     def concat(results: Iterable[Result]) -> Result:
-        """Several results of one query, in the order they were read, as one."""
+        """Several results of one query, in the order in which they were read, as one."""
         several = list(results)
         if not several:
             raise RecensionError("concat needs at least one result")
@@ -209,13 +209,13 @@ class Result:
         return Result.from_arrow(frames.table_of(frame, "result"))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """For all that takes Arrow: the table of `to_arrow`."""
+        """For libraries that take Arrow: the table of `to_arrow`."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def plot(self, ax: Any = None, *, lanes: str | None = None, most: int = MOST) -> Any:
-        """Draw its history on matplotlib axes, with what was taken back and how far it is final.
+        """Draw its history on matplotlib axes, with its retractions and how far it is final.
 
-        As `History.plot`; a later reading of a session has no history of its own and is refused.
+        Like `History.plot`; a later result of a session has no history of its own and is refused.
 
         >>> import matplotlib; matplotlib.use("agg")
         >>> import recension as rc
@@ -224,19 +224,19 @@ class Result:
         >>> len(out.plot().containers)
         3
         """
-        return plot(draw(self.history(), self._taken_back(), lanes=lanes, most=most), ax)
+        return plot(draw(self.history(), self._retracted_parts(), lanes=lanes, most=most), ax)
 
-    def _taken_back(self) -> TakenBack:
-        return TakenBack.of(self.batch(), self.time_type)
+    def _retracted_parts(self) -> RetractedParts:
+        return RetractedParts.of(self.batch(), self.time_type)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the timeline and the first events; of a later reading of a session, the changes."""
+        """For notebooks: the timeline and the first events; for a later result of a session, the changes."""
         if self.is_whole:
-            return history_html(self.history(), self._taken_back())
+            return history_html(self.history(), self._retracted_parts())
         return f"<pre>{escape(show_changes(self.batch(), 20, self.time_type))}</pre>"
 
     def show(self, rows: int = 20) -> None:
-        """Print the history as a table; of a later reading of a session, the changes."""
+        """Print the history as a table; for a later result of a session, the changes."""
         if self.is_whole:
             self.history().show(rows)
         else:

@@ -1,4 +1,4 @@
-"""The test kit: say what a query must do, and find the stream on which it does not.
+"""The test kit: state what a query must do, and find a stream on which it fails.
 
 `assert_equivalent` and `assert_valid` are here. `recension.testing.transcripts` needs PyYAML and
 `recension.testing.strategies` needs Hypothesis (``pip install recension[testing]``), so both are imported

@@ -28,7 +28,7 @@ StreamLike: TypeAlias = HasHistory | History | Elements
 
 
 def assert_equivalent(actual: StreamLike, expected: StreamLike, *, tolerance: float = 1e-9) -> None:
-    """Fail unless both have the same canonical history, whatever way they take to it.
+    """Fail unless both have the same canonical history, whatever their elements are.
 
     Nulls equal nulls, NaN equals NaN, floats are equal within a relative ``tolerance``, and two identical
     events are two events.
@@ -52,7 +52,7 @@ def assert_valid(
     stale_ctis: bool = False,
     orphans: bool = True,
 ) -> None:
-    """Fail at the first element that no valid stream may contain, and show what led to it.
+    """Fail at the first invalid element, and show the elements before it.
 
     That is: an element that breaks an earlier CTI, a retraction of an event that is not there, an empty
     insert, a retraction that changes nothing. A CTI that does not advance means nothing in a source and

@@ -80,7 +80,9 @@ class Envelopes:
         for row, kind in enumerate(kinds, 1):
             if kind not in (None, DELETES, *STATES):
                 raise FormatError(f"op {kind!r} is not the change of a row", file=name, row=row)
-        before, after, source = (_whole(table, column, name) for column in ("before", "after", "source"))
+        before, after, source = (
+            _require_column(table, column, name) for column in ("before", "after", "source")
+        )
         states = _mask(pc.is_in(op, pa.array(STATES)))
         deletes = _mask(pc.equal(op, DELETES)) | (states & _has_moved(before, after, self.key, name))
         gone, there = np.flatnonzero(deletes), np.flatnonzero(states)
@@ -177,7 +179,7 @@ def delta_rows(data: Any, payload: pa.Schema, name: str) -> pa.Table:
         return _no_log_rows(payload)
     is_state = _post_images(table, name)
     gone, there = np.flatnonzero(~is_state), np.flatnonzero(is_state)
-    columns = [_cast(_whole(table, field.name, name), field, name) for field in payload]
+    columns = [_cast(_require_column(table, field.name, name), field, name) for field in payload]
     parts = [[column.take(pa.array(at)) for column in columns] for at in (gone, there)]
     return _log_rows(
         parts, payload, gone, there, _commit_times(table, name), _versions(table, is_state, name)
@@ -198,7 +200,7 @@ def delta_elements(data: Any, payload: pa.Schema, name: str) -> pa.Table:
     order = np.argsort(_versions(table, is_state, name).to_numpy(), kind="stable")
     times = np.maximum.accumulate(_commit_times(table, name).cast(pa.int64()).to_numpy()[order])
     opens, at = is_state[order], pa.array(order)
-    columns = [_cast(_whole(table, field.name, name), field, name).take(at) for field in payload]
+    columns = [_cast(_require_column(table, field.name, name), field, name).take(at) for field in payload]
     rows = pa.table(
         [
             pc.if_else(pa.array(opens), "open", "close"),
@@ -224,12 +226,14 @@ def _post_images(table: pa.Table, name: str) -> Mask:
 
 def _versions(table: pa.Table, is_state: Mask, name: str) -> pa.Array:
     """An order of a feed's rows: by commit, and in it what was before what is."""
-    commit = _whole_numbers(_whole(table, "_commit_version", name), "_commit_version", name)
+    commit = _whole_numbers(_require_column(table, "_commit_version", name), "_commit_version", name)
     return pc.add(pc.multiply(commit, 2), pa.array(is_state.astype(np.int64)))
 
 
 def _commit_times(table: pa.Table, name: str) -> pa.Array:
-    return pa.array(from_arrow(_whole(table, "_commit_timestamp", name), "_commit_timestamp")).cast(_TIMES)
+    return pa.array(from_arrow(_require_column(table, "_commit_timestamp", name), "_commit_timestamp")).cast(
+        _TIMES
+    )
 
 
 def scd2_rows(
@@ -243,12 +247,12 @@ def scd2_rows(
         return pa.schema(
             [*payload, *((one, pa.null()) for one in others), (ROW_FROM, pa.int64())]
         ).empty_table()
-    since, until = _whole(table, start, name), _whole(table, end, name)
+    since, until = _require_column(table, start, name), _require_column(table, end, name)
     if current is not None:
-        is_current = pc.fill_null(_whole(table, current, name), False)
+        is_current = pc.fill_null(_require_column(table, current, name), False)
         until = pc.if_else(is_current, pa.scalar(None, until.type), until)
-    columns = {field.name: _cast(_whole(table, field.name, name), field, name) for field in payload}
-    columns |= {column: _whole(table, column, name) for column in extra if column not in columns}
+    columns = {field.name: _cast(_require_column(table, field.name, name), field, name) for field in payload}
+    columns |= {column: _require_column(table, column, name) for column in extra if column not in columns}
     return pa.table({**columns, start: since, end: until, ROW_FROM: from_arrow(since, start)})
 
 
@@ -345,7 +349,7 @@ def _with_absent(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _texts(table: pa.Table, column: str, name: str) -> pa.Array:
-    found = _whole(table, column, name)
+    found = _require_column(table, column, name)
     return found.cast(pa.string()) if pa.types.is_null(found.type) else found
 
 
@@ -388,7 +392,7 @@ def _unwrap(table: pa.Table) -> pa.Table:
     return pa.table([pc.struct_field(inner, [column]) for column in names], names=names)
 
 
-def _whole(table: pa.Table, column: str, name: str) -> pa.Array:
+def _require_column(table: pa.Table, column: str, name: str) -> pa.Array:
     if column not in table.column_names:
         raise FormatError(describe_missing_column(column, table.column_names), file=name)
     found = table[column].combine_chunks()

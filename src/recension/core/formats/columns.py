@@ -277,7 +277,7 @@ def _check_control(schema: pa.Schema, is_table: bool, file: str) -> None:
     if (BATCH in schema.names) != (SEQ in schema.names):
         raise FormatError(f"columns {BATCH} and {SEQ} only make sense together", file=file)
     if RUN in schema.names and BATCH not in schema.names:
-        raise FormatError(f"column {RUN} says whose {BATCH} and {SEQ} count, which are not there", file=file)
+        raise FormatError(f"column {RUN} needs the columns {BATCH} and {SEQ}, which are missing", file=file)
     for field in schema:
         kind = plain_type(field.type)
         if field.name in (KIND, RUN) and not (is_text(kind) or pa.types.is_null(kind)):

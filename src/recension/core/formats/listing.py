@@ -121,7 +121,9 @@ def format_of(path: Path) -> FileFormat:
         known = ", ".join([*_BY_ENDING, *packed])
         raise FormatError(f"unknown format {inner.suffix or path.name!r}; known are {known}", file=str(path))
     if inner != path and not found.is_text:
-        raise FormatError(f"{found.name} is packed inside, never by gzip: unpack it", file=str(path))
+        raise FormatError(
+            f"{found.name} has its own compression and cannot be in gzip: decompress it", file=str(path)
+        )
     return found
 
 

@@ -209,7 +209,7 @@ class MessageReader:
     def conform(self, batch: pa.RecordBatch, kind: TimeKind) -> pa.RecordBatch:
         """The rows in the columns and types of `schema`."""
         if self._are_plain and KIND in batch.schema.names:
-            raise FormatError(f"a {KIND}, and the source has rows without one: it names a start")
+            raise FormatError(f"a column {KIND}, but the source names start= and takes plain rows")
         try:
             # Nulls alone have no kind of time.
             merge_kinds(self._kind, kind)
@@ -300,7 +300,7 @@ class _AvroReader:
     def _record(self, value: bytes) -> dict[str, Any]:
         body = BytesIO(value)
         if self._header and body.read(self._header)[:1] != b"\0":
-            raise FormatError("no number of a schema before the record, as a registry's clients put it")
+            raise FormatError("no schema id before the record, as clients of a schema registry write it")
         try:
             record = self._parse(body, self._schema, None)
         except Exception as why:  # what a reader meets in bytes that are something else

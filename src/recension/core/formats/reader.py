@@ -315,7 +315,7 @@ def read_history(
     Of a history table, ``version`` (so many micro-batches) or ``as_of`` (a time of the wall clock) asks for
     what was believed before.
     """
-    reader = open_stream(path, schema=schema, version=Version.asked(version, as_of))
+    reader = open_stream(path, schema=schema, version=Version.from_request(version, as_of))
     if reader.has_kinds:
         raise FormatError("a stream, not a history: it has a column _kind", file=str(path))
     return replace(reconstitute(reader, reader.schema), time_type=reader.time_type)
@@ -330,7 +330,9 @@ def read_bitemporal(path: str | PathLike[str], version: Version = NEWEST) -> His
     """
     log = read_micro_batches(path, version)
     if log is None:
-        raise FormatError("not a changelog, whose micro-batches have times", file=str(path))
+        raise FormatError(
+            "not a changelog; only changelogs have the times of their micro-batches", file=str(path)
+        )
     return replace(believed_events(log.batches, log.schema), time_type=log.time_type)
 
 

@@ -24,7 +24,7 @@ class Version:
     as_of: int | None = None
 
     @staticmethod
-    def asked(version: int | None, as_of: TimeLike | None) -> Version:
+    def from_request(version: int | None, as_of: TimeLike | None) -> Version:
         """What a user asks for; refused if that is not one version of the past."""
         if version is not None and as_of is not None:
             raise RecensionError("name a version or a time (as_of), not both")

@@ -76,13 +76,13 @@ def compare_values(compare: Callable[..., Value], left: Value, right: Value) -> 
         return compare(*as_floats([left, right]))
     except pa.ArrowInvalid:
         if left.type == pa.uint64() and pa.types.is_signed_integer(right.type):
-            return _beside_signed(compare, left, right)
+            return _compare_with_signed(compare, left, right)
         if right.type == pa.uint64() and pa.types.is_signed_integer(left.type):
-            return _beside_signed(lambda x, y: compare(y, x), right, left)
+            return _compare_with_signed(lambda x, y: compare(y, x), right, left)
         raise
 
 
-def _beside_signed(compare: Callable[..., Value], unsigned: Value, signed: Value) -> Value:
+def _compare_with_signed(compare: Callable[..., Value], unsigned: Value, signed: Value) -> Value:
     """Every unsigned number is above those below 0; the others are unsigned numbers too."""
     below = pc.less(signed, pa.scalar(0, signed.type))
     same = pc.if_else(below, pa.scalar(0, signed.type), signed).cast(pa.uint64())
@@ -177,7 +177,7 @@ def require_moved(call: Call, before: pa.Array, after: pa.Array, by: str) -> Non
     """Raise if a time that was moved has come out on the other side of the end of time."""
     compare = pc.less if not by.startswith("-") else pc.greater
     if pa.types.is_timestamp(before.type) and pc.any(compare(after, before)).as_py():
-        raise RecensionError(f"{render(call)}: the time that comes out does not fit in {after.type}")
+        raise RecensionError(f"{render(call)}: the resulting time does not fit in {after.type}")
 
 
 def _no_rows(value: Value) -> Value:

@@ -131,24 +131,24 @@ def _limit(value: int) -> int:
     return HIGHEST if value > _FAR else LOWEST if value < -_FAR else value
 
 
-def _made(low: int, high: int, of: Sequence[Bounds]) -> Bounds:
+def _make_bounds(low: int, high: int, of: Sequence[Bounds]) -> Bounds:
     return Bounds(_limit(low), _limit(high), any(x.may_be_null for x in of))
 
 
 def _sum(of: Sequence[Bounds]) -> Bounds:
     left, right = of
-    return _made(left.low + right.low, left.high + right.high, of)
+    return _make_bounds(left.low + right.low, left.high + right.high, of)
 
 
 def _difference(of: Sequence[Bounds]) -> Bounds:
     left, right = of
-    return _made(left.low - right.high, left.high - right.low, of)
+    return _make_bounds(left.low - right.high, left.high - right.low, of)
 
 
 def _product(of: Sequence[Bounds]) -> Bounds:
     left, right = of
     corners = [x * y for x in (left.low, left.high) for y in (right.low, right.high)]
-    return _made(min(corners), max(corners), of)
+    return _make_bounds(min(corners), max(corners), of)
 
 
 def _quotient(of: Sequence[Bounds]) -> Bounds:
@@ -156,7 +156,7 @@ def _quotient(of: Sequence[Bounds]) -> Bounds:
     left, right = of
     if right.low != right.high or right.low <= 0:
         return Bounds()
-    return _made(left.low // right.low, left.high // right.low, of)
+    return _make_bounds(left.low // right.low, left.high // right.low, of)
 
 
 def _any_of(of: Sequence[Bounds], *, may_be_null: bool) -> Bounds:
@@ -186,7 +186,7 @@ _RULES: Final[dict[str, Callable[[Sequence[Bounds]], Bounds]]] = {
     "-": _difference,
     "*": _product,
     "//": _quotient,
-    "negate": lambda of: _made(-of[0].high, -of[0].low, of),
+    "negate": lambda of: _make_bounds(-of[0].high, -of[0].low, of),
     "min_horizontal": _least,
     "max_horizontal": _greatest,
 }

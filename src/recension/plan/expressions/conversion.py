@@ -154,5 +154,5 @@ def other_rows_error(call: str, expression: Any = None) -> UnknownMethodError:
     of = "" if expression is None else f"({text}).{call}: " if " " in text else f"{text}.{call}: "
     return UnknownMethodError(
         f"{of}{call} looks at other rows, but expressions are computed row by row;"
-        " use agg(...) for what several events say together"
+        " use agg(...) to compute over several events"
     )

@@ -25,7 +25,7 @@ from recension.plan.expressions.namespaces import (
     NameMethods,
     StringMethods,
     StructMethods,
-    recorded,
+    method_call,
 )
 from recension.plan.expressions.tree import Call, Column, Tree, render
 
@@ -40,7 +40,7 @@ def _binary(sign: str, output_name: str | None = None) -> Callable[[Expr, Any], 
     return record
 
 
-def _reflected(sign: str) -> Callable[[Expr, Any], Expr]:
+def _reflected_method(sign: str) -> Callable[[Expr, Any], Expr]:
     def record(self: Expr, other: Any) -> Expr:
         return Expr(Call(sign, (operand(other), self.tree)), "literal")
 
@@ -48,11 +48,11 @@ def _reflected(sign: str) -> Callable[[Expr, Any], Expr]:
 
 
 class Expr:
-    """A value of each row: a column, a literal, or what is computed from them.
+    """One value per row: a column, a literal, or what is computed from them.
 
     Operators are Python's own: ``+ - * / // % **``, comparisons, and ``& | ~`` for and, or, not. Plain values
-    beside them are literals. Null in, null out, but for `is_null`, `fill_null`, and what ``&`` and ``|`` know
-    without it.
+    next to them are literals. If an input is null, the result is null, except with `is_null`, `fill_null`,
+    and ``&`` and ``|`` if the other side decides.
 
     >>> import recension as rc
     >>> (rc.col("bytes") > 0) & ~rc.col("site").is_in(["a", "b"])
@@ -81,7 +81,7 @@ class Expr:
         )
 
     def __iter__(self) -> NoReturn:
-        raise SchemaError(f"{self} is one value of each row; there is nothing in it to go through")
+        raise SchemaError(f"{self} is one value per row and cannot be iterated over")
 
     if not TYPE_CHECKING:
 
@@ -103,26 +103,26 @@ class Expr:
     __rand__ = _binary("&", "literal")
     __or__ = _binary("|")
     __ror__ = _binary("|", "literal")
-    __invert__ = recorded("not")
+    __invert__ = method_call("not")
     __add__ = _binary("+")
     __radd__ = _binary("+", "literal")
     __sub__ = _binary("-")
-    __rsub__ = _reflected("-")
+    __rsub__ = _reflected_method("-")
     __mul__ = _binary("*")
     __rmul__ = _binary("*", "literal")
     __truediv__ = _binary("/")
-    __rtruediv__ = _reflected("/")
+    __rtruediv__ = _reflected_method("/")
     __floordiv__ = _binary("//")
-    __rfloordiv__ = _reflected("//")
+    __rfloordiv__ = _reflected_method("//")
     __mod__ = _binary("%")
-    __rmod__ = _reflected("%")
+    __rmod__ = _reflected_method("%")
     __pow__ = _binary("**")
-    __rpow__ = _reflected("**")
-    __neg__ = recorded("negate")
-    __abs__ = recorded("abs")
+    __rpow__ = _reflected_method("**")
+    __neg__ = method_call("negate")
+    __abs__ = method_call("abs")
 
     def alias(self, name: str) -> Expr:
-        """The same under another name, for ``select`` and ``with_columns``."""
+        """The same with another name, for ``select`` and ``with_columns``."""
         return Expr(self.tree, name)
 
     def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -130,56 +130,56 @@ class Expr:
         return function(self, *args, **kwargs)
 
     def cast(self, dtype: IntoType) -> Expr:
-        """As another type: its name (``"float64"``), Arrow's or narwhals'.
+        """The value as another type: its name (``"float64"``), an Arrow type or a narwhals type.
 
-        What does not fit is an error, but a whole number becomes the nearest float.
+        A value that does not fit is an error, but an integer becomes the nearest float.
         """
         return self._call("cast", dtype=data_type(dtype, "cast"))
 
-    abs = recorded("abs", "Without its sign.")
+    abs = method_call("abs", "The absolute value.")
 
     def round(self, decimals: int = 0) -> Expr:
-        """Rounded to so many decimals, halves away from 0."""
+        """The value rounded to this many decimals, halves away from 0."""
         return self._call("round", decimals=decimals)
 
-    floor = recorded("floor", "The greatest whole number that is not above it.")
-    ceil = recorded("ceil", "The least whole number that is not below it.")
-    exp = recorded("exp", "The exponential function.")
+    floor = method_call("floor", "The value rounded down.")
+    ceil = method_call("ceil", "The value rounded up.")
+    exp = method_call("exp", "The exponential function.")
 
     def log(self, base: float = 2.718281828459045) -> Expr:
         """The logarithm to a base, by default the natural one."""
         return self._call("log", base=base)
 
-    sqrt = recorded("sqrt", "The square root.")
-    sin = recorded("sin", "The sine.")
-    cos = recorded("cos", "The cosine.")
+    sqrt = method_call("sqrt", "The square root.")
+    sin = method_call("sin", "The sine.")
+    cos = method_call("cos", "The cosine.")
 
     def clip(self, lower_bound: Any = None, upper_bound: Any = None) -> Expr:
-        """No less than one bound and no more than the other; text names a column."""
+        """The value, limited to the bounds; text names a column."""
         bounds = [None if x is None else or_column(x) for x in (lower_bound, upper_bound)]
         return self._call("clip", lower_bound=bounds[0], upper_bound=bounds[1])
 
-    is_null = recorded("is_null", "Is there no value?")
-    is_nan = recorded("is_nan", "Is it not a number? (NaN is a value, null is none.)")
-    is_finite = recorded("is_finite", "Is it neither infinite nor NaN?")
+    is_null = method_call("is_null", "Is it null?")
+    is_nan = method_call("is_nan", "Is it NaN? (NaN is a value, null is not.)")
+    is_finite = method_call("is_finite", "Is it neither infinite nor NaN?")
 
     def is_in(self, other: Iterable[Any]) -> Expr:
         """Is it one of these values?"""
         return self._call("is_in", other=member_values(other))
 
     def is_between(self, lower_bound: Any, upper_bound: Any, closed: Closed = "both") -> Expr:
-        """Does it lie between two bounds? ``closed`` says which of them belong to it; text names a column."""
+        """Is it between two bounds? ``closed`` says which bounds are included; text names a column."""
         low, high = or_column(lower_bound), or_column(upper_bound)
         return self._call("is_between", lower_bound=low, upper_bound=high, closed=closed)
 
     def is_close(
         self, other: Any, *, abs_tol: float = 0.0, rel_tol: float = 1e-09, nans_equal: bool = False
     ) -> Expr:
-        """Are they equal, but for a tolerance?"""
+        """Are they equal within a tolerance?"""
         return self._call("is_close", other=other, abs_tol=abs_tol, rel_tol=rel_tol, nans_equal=nans_equal)
 
     def fill_null(self, value: Any = None, strategy: None = None, limit: None = None) -> Expr:
-        """``value`` where there is none."""
+        """``value`` in place of null."""
         if strategy is not None or limit is not None:
             raise other_rows_error(f"fill_null(strategy={strategy!r})")
         if value is None:
@@ -187,7 +187,7 @@ class Expr:
         return self._call("fill_null", value=value)
 
     def fill_nan(self, value: float | None) -> Expr:
-        """``value``, perhaps None, where it is NaN."""
+        """``value``, which may be None, in place of NaN."""
         return self._call("fill_nan", value=value)
 
     def replace_strict(
@@ -198,7 +198,7 @@ class Expr:
         default: Any = NO_DEFAULT,
         return_dtype: IntoType | None = None,
     ) -> Expr:
-        """Each of the old values by its new one. Any other is an error, or ``default``, if there is one."""
+        """Replace each old value by its new one. Other values are an error, or become ``default``."""
         if new is None and not isinstance(old, Mapping):
             raise SchemaError("replace_strict: give old and new values, or a mapping from one to the other")
         pairs = dict(old) if isinstance(old, Mapping) else None

@@ -92,8 +92,8 @@ def expression(value: IntoExpression) -> Expression:
     if found := aggregates_of(tree):
         where = "" if isinstance(tree, AggregateCall) else f", here in {render(tree)}"
         raise SchemaError(
-            f"{found[0]} is an aggregate{where}: it says something of many events, not of each one; "
-            "it stands in agg(...) or having(...)"
+            f"{found[0]} is an aggregate{where}: it is computed from many events, not for each one; use "
+            "it in agg(...) or having(...)"
         )
     return Expression(tree)
 
@@ -183,7 +183,7 @@ def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
     for name in sorted(set(names) - set(schema.names)):
         if name in (START, END):
             raise SchemaError(
-                f"{verb}: rc.{name} cannot stand here; make it a column first, as in "
+                f"{verb}: rc.{name} cannot be used here; make it a column first, as in "
                 f"with_columns({_COLUMN_FOR[name]}=rc.{name})"
             )
         hint = suggest_name(name, schema.names)

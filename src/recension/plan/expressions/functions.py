@@ -1,4 +1,4 @@
-"""`rc.col`, `rc.lit`, `rc.when`, and functions of several columns: where expressions begin."""
+"""`rc.col`, `rc.lit`, `rc.when`, and functions of several columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recension.plan.schemas import END, START
 
 
 class Then(Expr):
-    """The value where a condition holds; null elsewhere, until ``otherwise`` says what."""
+    """The value where a condition is true; null elsewhere, unless ``otherwise`` follows."""
 
     __slots__ = ("_chain",)
 
@@ -22,11 +22,11 @@ class Then(Expr):
         super().__init__(_when_tree(chain, None), output_name)
 
     def otherwise(self, value: Any) -> Expr:
-        """The value where no condition holds; text names a column."""
+        """The value where no condition is true; text names a column."""
         return Expr(_when_tree(self._chain, or_column(value).tree), self.output_name)
 
     def when(self, *conditions: Any) -> When:
-        """A further condition, for where those before do not hold."""
+        """A further condition, for rows in which those before are not true."""
         return When(_conjunction(conditions), self._chain, self.output_name)
 
 
@@ -41,7 +41,7 @@ class When:
         self._condition, self._chain, self._name = condition, chain, name
 
     def then(self, value: Any) -> Then:
-        """The value where the condition holds; text names a column."""
+        """The value where the condition is true; text names a column."""
         chosen = or_column(value)
         name = self._name if self._chain else chosen.output_name
         return Then((*self._chain, (self._condition, chosen.tree)), name)
@@ -95,7 +95,7 @@ def start() -> Expr:
 
 
 def end() -> Expr:
-    """When the event ends, as `start` has it; null while it has no end.
+    """When the event ends, in the type of `start`; null while it has no end.
 
     The end of an event may still move. What is computed from it is then revised from the event's start on.
 
@@ -122,7 +122,7 @@ def lifetime() -> Expr:
 
 
 def lit(value: Any, dtype: IntoType | None = None) -> Expr:
-    """A value, the same for every row; ``dtype`` gives it another type than its own.
+    """A value, the same for every row; ``dtype`` sets its type.
 
     >>> import recension as rc
     >>> rc.lit(0, "int32")
@@ -135,10 +135,10 @@ def lit(value: Any, dtype: IntoType | None = None) -> Expr:
 
 
 def when(*conditions: Any) -> When:
-    """One value where the conditions all hold, another where they do not.
+    """One value where all conditions are true, another where they are not.
 
-    Null is not true. What is computed for rows on which it is not taken does no harm: whole numbers may
-    overflow there, casts and parsing may fail.
+    Null is not true. Errors in a branch that is not taken are ignored: integers may overflow there, casts and
+    parsing may fail.
 
     >>> import recension as rc
     >>> rc.when(rc.col("n") > 0).then(rc.col("total") // rc.col("n")).otherwise(rc.lit(0))
@@ -199,5 +199,5 @@ def mean_horizontal(*columns: Any) -> Expr:
 
 
 def concat_str(*columns: Any, separator: str = "", ignore_nulls: bool = False) -> Expr:
-    """The texts of these columns, one after the other; null if one is null, unless nulls are ignored."""
+    """The texts of these columns joined; null if one is null, unless nulls are ignored."""
     return _function("concat_str", columns, separator=separator, ignore_nulls=ignore_nulls)

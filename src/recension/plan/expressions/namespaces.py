@@ -22,7 +22,7 @@ class _Calling(Protocol[E_co]):
     def _call(self, name: str, /, **arguments: Any) -> E_co: ...
 
 
-def recorded(name: str, meaning: str = "") -> Callable[[_Calling[E_co]], E_co]:
+def method_call(name: str, meaning: str = "") -> Callable[[_Calling[E_co]], E_co]:
     """A method without arguments, of an expression or of a namespace."""
 
     def record(self: _Calling[E_co]) -> E_co:
@@ -33,7 +33,7 @@ def recorded(name: str, meaning: str = "") -> Callable[[_Calling[E_co]], E_co]:
 
 
 class Recorder(Protocol):
-    """An expression, as far as its methods need it."""
+    """The part of an expression that its methods need."""
 
     tree: Tree
     output_name: str | None
@@ -47,7 +47,7 @@ E = TypeVar("E", bound=Recorder)
 
 
 class Methods(Generic[E]):
-    """Methods of an expression that go by a common name."""
+    """Methods of an expression under a common name."""
 
     __slots__ = ("_of",)
     _space = ""
@@ -74,13 +74,13 @@ class StringMethods(Methods[E]):
 
     _space = "str"
 
-    len_chars = recorded("len_chars", "The number of characters.")
-    to_lowercase = recorded("to_lowercase", "In small letters.")
-    to_uppercase = recorded("to_uppercase", "In capitals.")
-    to_titlecase = recorded("to_titlecase", "Every word with a capital.")
+    len_chars = method_call("len_chars", "The number of characters.")
+    to_lowercase = method_call("to_lowercase", "The text in lower case.")
+    to_uppercase = method_call("to_uppercase", "The text in upper case.")
+    to_titlecase = method_call("to_titlecase", "The text in title case.")
 
     def contains(self, pattern: Any, *, literal: bool = False) -> E:
-        """Does the pattern, a regular expression unless it is ``literal``, occur in it?"""
+        """Does it contain the pattern, a regular expression unless ``literal``?"""
         return self._call("contains", pattern=pattern, literal=literal)
 
     def starts_with(self, prefix: Any) -> E:
@@ -102,14 +102,14 @@ class StringMethods(Methods[E]):
         return self._call("replace_all", pattern=pattern, value=value, literal=literal)
 
     def _require_text(self, verb: str, pattern: str, literal: bool, n: int = 1) -> None:
-        """Arrow goes on for ever with nothing, or finds it again and again in the same place."""
+        """Refuse a pattern that matches the empty text: Arrow would find it at one place for ever."""
         if (literal and pattern == "") or (n > 1 and not literal and _finds_nothing(pattern)):
             raise SchemaError(
-                f"{self._of}.str.{verb}: {pattern!r} is found where there is no text; name some"
+                f"{self._of}.str.{verb}: {pattern!r} matches the empty text; give a pattern that does not"
             )
 
     def slice(self, offset: int, length: int | None = None) -> E:
-        """So many characters from an offset on, which counts from the end if it is negative."""
+        """The characters from an offset on, at most ``length``; a negative offset counts from the end."""
         return self._call("slice", offset=offset, length=length)
 
     def head(self, n: int = 5) -> E:
@@ -126,39 +126,39 @@ class StringMethods(Methods[E]):
         return self._call("split", by=by)
 
     def strip_chars(self, characters: str | None = None) -> E:
-        """Without these characters, or white space, at both ends."""
+        """The text without these characters (default: white space) at both ends."""
         return self._call("strip_chars", characters=characters)
 
     def strip_chars_start(self, characters: str | None = None) -> E:
-        """Without these characters, or white space, at the start."""
+        """The text without these characters (default: white space) at the start."""
         return self._call("strip_chars_start", characters=characters)
 
     def strip_chars_end(self, characters: str | None = None) -> E:
-        """Without these characters, or white space, at the end."""
+        """The text without these characters (default: white space) at the end."""
         return self._call("strip_chars_end", characters=characters)
 
     def pad_start(self, length: int, fill_char: str = " ") -> E:
-        """Filled up at the start to a length."""
+        """The text padded at the start to a length."""
         return self._call("pad_start", length=length, fill_char=fill_char)
 
     def pad_end(self, length: int, fill_char: str = " ") -> E:
-        """Filled up at the end to a length."""
+        """The text padded at the end to a length."""
         return self._call("pad_end", length=length, fill_char=fill_char)
 
     def zfill(self, width: int) -> E:
-        """Filled up with zeros, after a sign if there is one."""
+        """The text padded with zeros, after a sign if there is one."""
         return self._call("zfill", width=width)
 
     def to_datetime(self, format: str | None = None) -> E:
-        """The timestamp it writes; what is none is an error."""
+        """The text parsed as a timestamp; other text is an error."""
         return self._call("to_datetime", format=format)
 
     def to_date(self, format: str | None = None) -> E:
-        """The date it writes; what is none is an error."""
+        """The text parsed as a date; other text is an error."""
         return self._call("to_date", format=format)
 
     def to_time(self, format: str | None = None) -> E:
-        """The time of day it writes; what is none is an error."""
+        """The text parsed as a time of day; other text is an error."""
         return self._call("to_time", format=format)
 
 
@@ -167,23 +167,23 @@ class DateTimeMethods(Methods[E]):
 
     _space = "dt"
 
-    date = recorded("date", "The date of a timestamp.")
-    year = recorded("year", "The year.")
-    month = recorded("month", "The month, from 1.")
-    day = recorded("day", "The day of the month, from 1.")
-    hour = recorded("hour", "The hour.")
-    minute = recorded("minute", "The minute.")
-    second = recorded("second", "The second.")
-    millisecond = recorded("millisecond", "The milliseconds of the second.")
-    microsecond = recorded("microsecond", "The microseconds of the second.")
-    nanosecond = recorded("nanosecond", "The nanoseconds of the second.")
-    ordinal_day = recorded("ordinal_day", "The day of the year, from 1.")
-    weekday = recorded("weekday", "The day of the week, from Monday = 1 to Sunday = 7.")
-    total_minutes = recorded("total_minutes", "A duration in whole minutes.")
-    total_seconds = recorded("total_seconds", "A duration in whole seconds.")
-    total_milliseconds = recorded("total_milliseconds", "A duration in whole milliseconds.")
-    total_microseconds = recorded("total_microseconds", "A duration in whole microseconds.")
-    total_nanoseconds = recorded("total_nanoseconds", "A duration in nanoseconds.")
+    date = method_call("date", "The date of a timestamp.")
+    year = method_call("year", "The year.")
+    month = method_call("month", "The month, from 1.")
+    day = method_call("day", "The day of the month, from 1.")
+    hour = method_call("hour", "The hour.")
+    minute = method_call("minute", "The minute.")
+    second = method_call("second", "The second.")
+    millisecond = method_call("millisecond", "The milliseconds of the second.")
+    microsecond = method_call("microsecond", "The microseconds of the second.")
+    nanosecond = method_call("nanosecond", "The nanoseconds of the second.")
+    ordinal_day = method_call("ordinal_day", "The day of the year, from 1.")
+    weekday = method_call("weekday", "The day of the week, from Monday = 1 to Sunday = 7.")
+    total_minutes = method_call("total_minutes", "A duration in whole minutes.")
+    total_seconds = method_call("total_seconds", "A duration in whole seconds.")
+    total_milliseconds = method_call("total_milliseconds", "A duration in whole milliseconds.")
+    total_microseconds = method_call("total_microseconds", "A duration in whole microseconds.")
+    total_nanoseconds = method_call("total_nanoseconds", "A duration in nanoseconds.")
 
     def timestamp(self, time_unit: TimeUnit = "us") -> E:
         """The time since 1970 as a whole number."""
@@ -206,7 +206,7 @@ class DateTimeMethods(Methods[E]):
         return self._call("truncate", every=every)
 
     def offset_by(self, by: str) -> E:
-        """Moved by a length of time: ``"1h"``, ``"-3d"``."""
+        """The time moved by a duration: ``"1h"``, ``"-3d"``."""
         return self._call("offset_by", by=by)
 
 
@@ -215,10 +215,10 @@ class ListMethods(Methods[E]):
 
     _space = "list"
 
-    len = recorded("len", "The number of items.")
+    len = method_call("len", "The number of items.")
 
     def get(self, index: int) -> E:
-        """The item at a place, from 0; a list that is too short is an error."""
+        """The item at an index, from 0; a list that is too short is an error."""
         return self._call("get", index=index)
 
     def contains(self, item: Any) -> E:
@@ -229,11 +229,11 @@ class ListMethods(Methods[E]):
         """The items in order."""
         return self._call("sort", descending=descending, nulls_last=nulls_last)
 
-    min = recorded("min", "The least item.")
-    max = recorded("max", "The greatest item.")
-    mean = recorded("mean", "The mean of the items.")
-    median = recorded("median", "The median of the items.")
-    sum = recorded("sum", "The sum of the items; 0 of none.")
+    min = method_call("min", "The least item.")
+    max = method_call("max", "The greatest item.")
+    mean = method_call("mean", "The mean of the items.")
+    median = method_call("median", "The median of the items.")
+    sum = method_call("sum", "The sum of the items; 0 for an empty list.")
 
 
 class StructMethods(Methods[E]):
@@ -250,7 +250,7 @@ class NameMethods(Methods[E]):
     """Other names for the column that is made."""
 
     def keep(self) -> E:
-        """The name of the first column that is read, whatever it was called since."""
+        """The name of the first column in the expression, whatever its alias."""
         return self._of.alias(root_name(self._of.tree))
 
     def map(self, function: Callable[[str], str]) -> E:
@@ -258,17 +258,17 @@ class NameMethods(Methods[E]):
         return self._of.alias(function(self._of.output_name or root_name(self._of.tree)))
 
     def prefix(self, prefix: str) -> E:
-        """With something before it."""
+        """The name with a prefix."""
         return self.map(lambda name: prefix + name)
 
     def suffix(self, suffix: str) -> E:
-        """With something after it."""
+        """The name with a suffix."""
         return self.map(lambda name: name + suffix)
 
     def to_lowercase(self) -> E:
-        """In small letters."""
+        """The name in lower case."""
         return self.map(str.lower)
 
     def to_uppercase(self) -> E:
-        """In capitals."""
+        """The name in upper case."""
         return self.map(str.upper)

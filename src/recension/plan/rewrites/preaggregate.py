@@ -50,7 +50,9 @@ def _require_skewed(name: str, roots: Sequence[Node]) -> None:
         raise RecensionError(f"skew: no aggregate of the query is grouped by {name!r}")
     for node in grouped:
         if node.why_whole:
-            raise RecensionError(f"skew: what is grouped by {name!r} is not made in parts: {node.why_whole}")
+            raise RecensionError(
+                f"skew: what is grouped by {name!r} cannot be computed in parts: {node.why_whole}"
+            )
 
 
 def _split_in_two(node: Node, skew: Collection[str]) -> Node:

@@ -1,4 +1,4 @@
-"""A query's progress as flat numbers: kept, handed on, and published as gauges of Spark's metrics system.
+"""A query's progress as plain numbers: kept, passed on, and published as gauges of Spark's metrics system.
 
 The numbers are in Spark's own progress, observed as ``recension``: any listener can read them there.
 """
@@ -78,16 +78,16 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
     Parameters
     ----------
     keep
-        How many micro-batches ``batches`` keeps, the last ones.
+        How many micro-batches ``batches`` keeps.
     on_batch
-        Called with each `MicroBatch`, on the thread of Spark's listeners: be quick.
+        Called with each `MicroBatch`, on the thread of Spark's listeners, so it must be fast.
     gauges
         A session, to publish every number as a gauge of its metrics system, on the driver, for Prometheus and
-        the other sinks that it is set up with: ``AccumulatorSource.QUERY.PIPELINE.late`` and so on.
+        other configured sinks: ``AccumulatorSource.QUERY.PIPELINE.late`` and so on.
     folder
-        Here, in a directory with the name of each query, is its plan with the numbers of every step, written
-        anew after each micro-batch: ``recension inspect FOLDER/QUERY`` follows it. Of queries that were built
-        in this program.
+        A directory in which each query gets a sub-directory of its name, with its plan and the numbers of
+        every step, written after each micro-batch: ``recension inspect FOLDER/QUERY`` follows it. Only for
+        queries that were built in this program.
     """
 
     def __init__(

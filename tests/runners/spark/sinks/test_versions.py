@@ -40,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def log_history(path: Path, version: int | None = None, as_of: TimeLike | None = None) -> History:
-    reader = open_stream(path, version=Version.asked(version, as_of))
+    reader = open_stream(path, version=Version.from_request(version, as_of))
     return reconstitute(reader, reader.schema)
 
 

@@ -27,16 +27,16 @@ _CHECKED = {"parquet.page.verify-checksum.enabled": "true"}
 def read_history(
     spark: SparkSession, path: AnyPath, *, version: int | None = None, as_of: TimeLike | None = None
 ) -> DataFrame:
-    """The history in a table: ``_vs``, ``_ve`` and the payload, as it is now or as it was believed before.
+    """The history in a table: ``_vs``, ``_ve`` and the payload, as it is now or as it was before.
 
-    ``version`` is a number of micro-batches, ``as_of`` a time of the wall clock: a datetime or ISO text with
-    a zone, or microseconds since 1970. Versions stay for as long as the writer keeps them (``keep=``, 15
-    minutes by default); one that is gone is refused. For as long the DataFrame stays at its version, whatever
-    is committed later. A table in a lake format (``"delta:PATH"``, ``"catalog.schema.table"``) keeps versions
-    by the format's own rules.
+    ``version`` is a number of micro-batches, ``as_of`` a wall-clock time: a datetime or ISO text with a zone,
+    or microseconds since 1970. The writer keeps versions for ``keep=`` (15 minutes by default); a version
+    that is gone is refused. For that time the DataFrame stays at its version, whatever is committed later. A
+    table in a lake format (``"delta:PATH"``, ``"catalog.schema.table"``) keeps versions by the rules of the
+    format.
     """
     check(spark)
-    asked = Version.asked(version, as_of)
+    asked = Version.from_request(version, as_of)
     if (lake := lake_table(spark, path)) is not None:
         return read_lake_history(spark, lake, asked)
     table = local_path(path)
@@ -63,7 +63,7 @@ def read_history(
 
 
 def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:
-    """The elements in a changelog so far, to be ordered by ``_batch`` and ``_seq``."""
+    """The elements in a changelog so far; order them by ``_batch`` and ``_seq``."""
     check(spark)
     if (lake := lake_table(spark, path)) is not None:
         return read_lake_changelog(spark, lake)
@@ -77,11 +77,11 @@ def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:
 
 
 def read_bitemporal(spark: SparkSession, path: AnyPath) -> DataFrame:
-    """Every event that a changelog ever told, with the times from and until which it was believed.
+    """Every event that a changelog ever contained, with the times from and until which it was believed.
 
-    ``_vs`` and ``_ve`` say when it is true, ``believed_from`` and ``believed_to`` (null: still believed) when
-    the micro-batch was written that told it, and the one that took it back. The rows with
-    ``believed_from <= t`` and ``believed_to > t``, or null, are what was believed at ``t``.
+    ``_vs`` and ``_ve`` say when it is true. ``believed_from`` and ``believed_to`` (null: still believed) are
+    the times of the micro-batches that inserted and retracted it. The rows with ``believed_from <= t`` and
+    ``believed_to > t``, or null, are what was believed at ``t``.
     """
     check(spark)
     if lake_table(spark, path) is not None:
