@@ -21,7 +21,7 @@ from tests.short_sessions import COMPILED, INTERPRETED, short_session
 if TYPE_CHECKING:
     from scripts.kafka_broker import Broker
 
-settings.register_profile("dev", max_examples=10, deadline=None)
+settings.register_profile("dev", max_examples=6, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("long", settings.get_profile("dev"), max_examples=60)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=3000)
