@@ -49,8 +49,9 @@ def test_no_private_name_of_another_package_is_imported() -> None:
     assert found == []
 
 
-# PySpark has no other way to the file systems and the running queries of the JVM; a namedtuple to its fields.
-PRIVATE_ATTRIBUTES = {"_jvm", "_jsc", "_jsparkSession", "_asdict", "_field_defaults"}
+# PySpark has no other way to the file systems, the running queries and the frames of the JVM (Delta's own
+# transactions take these); a namedtuple to its fields.
+PRIVATE_ATTRIBUTES = {"_jvm", "_jsc", "_jsparkSession", "_jdf", "_asdict", "_field_defaults"}
 # Public, whatever they look like: the errors of the Kafka client that its broker does not know.
 KAFKA_ERRORS = {
     "_ALL_BROKERS_DOWN",

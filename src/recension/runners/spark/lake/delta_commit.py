@@ -238,7 +238,7 @@ class _VectorFile:
         at = some(self._writer.write(data).offset())
         told = self._descriptor.onDiskWithRelativePath(self._id, "", len(data), gone, at, none)
         both = file.action.removeRows(told, True, True)
-        return both._2(), both._1()
+        return both.productElement(1), both.productElement(0)
 
     def close(self) -> None:
         """Write what there is."""
