@@ -45,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name, mark in (("spark", "spark"), ("broker", "kafka")):
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+    # `scripts/test.sh` looks for tests on Spark in files that name it.
+    for path in {item.path for item in items if item.get_closest_marker("spark") is not None}:
+        if "spark" not in path.read_text(encoding="utf-8").lower():
+            raise pytest.UsageError(
+                f"{path} has tests on Spark: name Spark in it, or `make test` leaves them out"
+            )
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,25 @@ from recension.plan.nodes import Source, walk
 from recension.testing.assertions import assert_equivalent
 
 # For a handful of rows spreading the plan out is all the cost.
-QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+_QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+}
+
+
+@contextmanager
+def quickly(spark: Any) -> Iterator[None]:
+    """The session set for many small plans meanwhile."""
+    before = {key: spark.conf.get(key, None) for key in _QUICK}
+    for key, value in _QUICK.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
 
 
 def frame(spark: Any, events: Sequence[Event], schema: pa.Schema) -> Any:
