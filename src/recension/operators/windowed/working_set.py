@@ -24,7 +24,9 @@ from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import EndPoints, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.steps import AxisSteps, Pair, constant, is_constant
+from recension.operators.windowed.dense_axis import constant, is_constant
+from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.steps import AxisSteps
 
 _SHORT: Final = 256  # rows of which there is little to spare
 
