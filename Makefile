@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick soak compat check format bench peers docs lock clean
+.PHONY: help setup demo lake test quick soak compat check format bench peers docs lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -15,6 +15,9 @@ $(READY): requirements.lock pyproject.toml scripts/setup.sh
 
 demo: $(READY) ## replicas on Spark that disagree and die, one right answer; writes demo/report.html
 	@$(BIN)/recension demo
+
+lake: $(READY) ## orders and shipments from Kafka into Delta, the driver killed on the way, asked in SQL
+	@$(BIN)/python -m examples.lake
 
 test: check ## everything CI runs: the checks, then all tests
 	@sh scripts/test.sh

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
+from scripts.kafka_broker import Broker, running_broker
 from scripts.kafka_jars import jars
-from tests.broker import Broker, running_broker
 
 import recension as rc
 from benchmarks import moving_window

@@ -19,9 +19,9 @@ from hypothesis import Phase, settings
 from tests.short_sessions import COMPILED, INTERPRETED, short_session
 
 if TYPE_CHECKING:
-    from tests.broker import Broker
+    from scripts.kafka_broker import Broker
 
-settings.register_profile("dev", max_examples=10, deadline=None)
+settings.register_profile("dev", max_examples=6, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("long", settings.get_profile("dev"), max_examples=60)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=3000)
@@ -131,8 +131,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
     Give each test topics of its own names. ``python -m scripts.kafka_jars`` fetches what it runs from.
     """
+    from scripts.kafka_broker import NoBrokerError, running_broker
     from scripts.kafka_jars import NoJarsError, jars
-    from tests.broker import NoBrokerError, running_broker
 
     with ExitStack() as held:
         try:

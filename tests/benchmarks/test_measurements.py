@@ -12,8 +12,8 @@ from benchmarks.harness import Suite
 from benchmarks import lmerge_figures, scale
 
 SMALL = 2_000
-# Some need more than a few elements: a micro-batch of the sink has 50,000.
-SIZES = {"history_sink": 100_000, "group_apply": 1_000}
+# A micro-batch of the sink has 50,000; pushed one by one, or group by group, elements take long.
+SIZES = {"history_sink": 100_000, "group_apply": 1_000, "small_pushes": 100}
 
 
 def suites() -> list[Suite]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.docs.pages import PAGES, is_on_kafka, is_on_spark, run, snippets
 from tests.docs.places import ROOT
 

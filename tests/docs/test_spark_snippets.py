@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.docs.pages import PAGES, is_on_kafka, is_on_spark, run
 from tests.docs.places import ROOT
 

@@ -14,7 +14,7 @@ from recension.core.batch import RETRACT, EventBatch
 from recension.core.partitions import PartitionProgress
 from recension.core.repeats import REPEATED
 from recension.core.ticks import BEGINNING
-from recension.core.validity import ADJUSTED, STALE_CTI
+from recension.core.validity import ADJUSTED, LATE, STALE_CTI
 from recension.operators.pipeline import Flow
 
 ROWS_WITHOUT_CTI: Final = 1_000_000
@@ -36,6 +36,8 @@ class Metrics:
     state_bytes: int = 0
     seconds: float = 0.0
     dropped: int = 0
+    late: int = 0
+    """Elements that broke a CTI: dropped, or moved to it."""
     skipped: int = 0
     """Elements that no reader wanted, by feedback."""
     inputs: list[str] = field(default_factory=list)
@@ -76,6 +78,11 @@ counters_of: Final[Callable[[Metrics], tuple[Any, ...]]] = attrgetter(*COUNTERS)
 def dropped_count(counts: Counter[str]) -> int:
     """How many elements were dropped. Moved ones, repeats and CTIs that say nothing new are not."""
     return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI))
+
+
+def late_count(counts: Counter[str]) -> int:
+    """How many elements broke a CTI: those that were dropped for it, and those that were moved."""
+    return counts[LATE] + counts[ADJUSTED]
 
 
 class NoCtiWarning:

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: recension[kafka]")
 
-from tests.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.runners.kafka.serving import OUTPUT, open_service, query
 from tests.runners.kafka.topics import headers_of, history_of, new_name, read_all, without_repeats, write
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from tests.broker import ends_with_parent, free_ports, java
+from scripts.kafka_broker import ends_with_parent, free_ports, java
 
 HOME = Path(pyspark.__file__).parent
 _START = 90.0  # seconds; some four on a machine with nothing else to do

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from scripts.kafka_broker import Broker, NoBrokerError
 from scripts.kafka_jars import NoJarsError, jars
-from tests.broker import Broker, NoBrokerError
 
 
 def test_topics_are_made_and_grow(broker: Broker) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: recension[kafka]")
 
-from tests.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.runners.kafka.test_debezium import SCHEMA, fill, write_log
 from tests.runners.kafka.topics import new_name
 from tests.runners.test_change_data_capture import Database, contents

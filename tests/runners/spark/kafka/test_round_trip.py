@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.runners.spark.kafka.topics import (
     NUMBERED,
     PLACES,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.broker import Broker
+from scripts.kafka_broker import Broker
 from tests.runners.spark.kafka import pipeline
 from tests.runners.spark.kafka.topics import (
     NUMBERED,

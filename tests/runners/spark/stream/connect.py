@@ -1,11 +1,13 @@
 """Queries on a session of Spark Connect, against the local engine: ``connect.py FOLDER EVERY PLANS STEPS``.
 
-Batches, streams over folders and DataFrames with both sinks and a restart, tables, metrics; then a sample of
-the agreement suite, unless EVERY is 0. A process has a classic session or one of Connect: this has its own.
+Batches, streams over folders and DataFrames with both sinks and a restart, tables, metrics, two queries at
+once into Delta; or a sample of the agreement suite, unless EVERY is 0. A process has a classic session or one
+of Connect: this has its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,8 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scripts.lake_jars import NoJarsError, jars
+from tests.runners.spark.connect_server import running_server
 
 import recension as rc
+from recension.runners.spark.lake import delta
 
 AGREED = "all agreed"
 LEASES = rc.source("leases", {"user": "string", "bytes": "int64"}, start="ts")
@@ -86,21 +91,58 @@ def follow(frame: Any, folder: Path) -> Any:
     return query
 
 
+def check_two_at_once(spark: Any, folder: Path) -> None:
+    """Two queries of one session into Delta: neither takes the other's settings, nor does the session."""
+    users, parts = spark.createDataFrame(ROWS), folder / "in"
+    running = []
+    for name in ("first", "second"):
+        given = {"leases": str(parts), "users": users}
+        frame = rc.spark.stream(
+            spark, QUERY, given, watermark={"leases": 0}, shards=1, files_per_batch=2, name=name
+        )
+        table, checkpoint = f"delta:{folder / name}", folder / f"{name} checkpoint"
+        running.append(
+            rc.spark.write_history(frame, table, checkpoint=checkpoint, trigger={"availableNow": True})
+        )
+    for query in running:
+        query.awaitTermination()
+    for name, query in zip(("first", "second"), running, strict=True):
+        found = rc.spark.read_history(spark, f"delta:{folder / name}")
+        assert sort(found.toArrow()) == expected(parts, 5 * len(list(parts.iterdir())) - 1)
+        told = spark.sql(f"DESCRIBE HISTORY delta.`{folder / name}`").select("userMetadata").collect()
+        notes = [json.loads(row[0])["recension"] for row in told if row[0]]
+        assert [note["batch"] for note in notes] == [3, 2, 1, 0]
+        assert {note["query"] for note in notes} == {str(query.id)}
+    assert not any("txnAppId" in key or "userMetadata" in key for key in spark.conf.getAll)
+
+
+def delta_settings() -> dict[str, str]:
+    """Of a server that has Delta, if its jars are there."""
+    try:
+        return delta.SETTINGS | {"spark.jars": ",".join(map(str, jars("delta")))}
+    except NoJarsError as why:
+        print(f"no Delta: {why}")
+        return {}
+
+
 def main() -> None:
     from pyspark.sql import SparkSession
 
-    folder, every, plans, steps = sys.argv[1:]
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
-    if int(every):
-        from tests.runners.spark.stream.test_agreement import agree, sample
+    folder, (every, plans, steps) = Path(sys.argv[1]), map(int, sys.argv[2:])
+    settings = delta_settings()
+    with running_server("local[2]", settings, folder / "server.txt") as address:
+        spark = SparkSession.builder.remote(address).getOrCreate()
+        if every:
+            from tests.runners.spark.stream.test_agreement import agree, sample
 
-        cases = [case for case in sample(int(every), int(plans)) if len(case.turns()) <= int(steps)]
-        agree(spark, cases, 2, Path(folder))
-    else:
-        check_queries(spark, Path(folder))
-    print(AGREED)
-    spark.stop()
+            cases = [case for case in sample(every, plans) if len(case.turns()) <= steps]
+            agree(spark, cases, 2, folder)
+        else:
+            check_queries(spark, folder)
+            if settings:
+                check_two_at_once(spark, folder)
+        print(AGREED)
+        spark.stop()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.runners.spark.sinks.feeding import revised
 from tests.runners.spark.standalone import settings_of
+from tests.runners.spark.stream.united import Places
 from tests.short_sessions import short_session
 
 import recension as rc
@@ -59,12 +60,18 @@ def read(spark: Any, folder: Path) -> Any:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def start(spark: Any, folder: Path, shards: int = SHARDS, asked: Stream | None = None) -> Any:
-    """Start or go on with the query."""
+def start(
+    spark: Any,
+    folder: Path,
+    shards: int = SHARDS,
+    asked: Stream | None = None,
+    where: Places | None = None,
+) -> Any:
+    """Start or go on with the query; into tables in the folder and a recording, or where it is said."""
     answers = rc.spark.stream(spark, asked or query(), {"s": read(spark, folder / "in")}, shards=shards)
-    where: dict[str, Any] = {"changelog": folder / "log", "history": folder / "table"}
-    where |= {"record": folder / "recording", "record_edges": "all"}
-    return rc.spark.write(answers, **where, checkpoint=folder / "ck", trigger={"availableNow": True})
+    found = where or Places(*(str(folder / name) for name in ("log", "table", "ck")))
+    record: dict[str, Any] = {} if where else {"record": folder / "recording", "record_edges": "all"}
+    return rc.spark.write(answers, **found._asdict(), **record, trigger={"availableNow": True})
 
 
 def main() -> None:

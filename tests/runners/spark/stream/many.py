@@ -6,15 +6,19 @@ Packets of all sources are written as a file a micro-batch; from there on everyt
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema
 from tests.runners.spark.stream.rehearsal import Arriving, Rehearsal, packed
+from tests.runners.spark.stream.united import COLUMNS, Places, Uniting, read_answers
 
+import recension as rc
 from recension.core.batch import EventBatch
 from recension.plan.node import Node
 from recension.runners.spark.failures import is_worker_missing
@@ -22,7 +26,7 @@ from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.stream.packets import DDL, PACKETS, Packet
 from recension.runners.spark.stream.pipeline import through_levels
 from recension.runners.spark.stream.routing import partition_keys
-from recension.runners.spark.stream.topology import Inlet
+from recension.runners.spark.stream.topology import Inlet, Topology
 
 Turn = Mapping[str, Sequence[Arriving]]
 
@@ -34,13 +38,17 @@ def run_together(
     shards: int,
     folder: Path,
     inlets: Mapping[str, Inlet] | None = None,
+    where: Places | None = None,
 ) -> list[list[EventBatch]]:
-    """For each query what it put out in each micro-batch."""
+    """For each query what it put out in each micro-batch; by way of tables, if it says where these are."""
     rehearsal = Rehearsal(queries, shards, inlets)
     _write(rehearsal, turns, folder / "packets")
     prepare_streaming(spark)
     spark.conf.set("spark.sql.shuffle.partitions", str(shards))
     arriving = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(folder / "packets"))
+    flowing = through_levels(rehearsal.plan, lambda level: [arriving] if level == 1 else [])
+    if where is not None:
+        return _by_tables(spark, flowing, rehearsal.plan, where, len(turns))
     collected = folder / "collected"
     collected.mkdir()
 
@@ -48,21 +56,27 @@ def run_together(
     def collect(batch: Any, number: int) -> None:
         pq.write_table(batch.toArrow(), collected / f"{number}.parquet")
 
-    flowing = through_levels(rehearsal.plan, lambda level: [arriving] if level == 1 else [])
     writer = flowing.writeStream.foreachBatch(collect).option(
         "checkpointLocation", str(folder / "checkpoint")
     )
-    _finish(writer.trigger(availableNow=True))
+    _finish(writer.trigger(availableNow=True).start)
     found = [pq.read_table(collected / f"{number}.parquet").to_pylist() for number in range(len(turns))]
     packets = [[Packet(**row) for row in rows] for rows in found]
     return [[rehearsal.output(p, query) for p in packets] for query in range(len(queries))]
 
 
-def _finish(writer: Any, attempts: int = 4) -> None:
+def _by_tables(spark: Any, flowing: Any, plan: Topology, where: Places, turns: int) -> list[list[EventBatch]]:
+    columns = from_arrow_schema(COLUMNS)
+    rows = flowing.repartition(1).mapInArrow(Uniting(plan).__call__, columns)
+    _finish(partial(rc.spark.write, rows, **where._asdict(), trigger={"availableNow": True}))
+    return read_answers(spark, where, plan, turns)
+
+
+def _finish(start: Callable[[], Any], attempts: int = 4) -> None:
     """To the end; on from the checkpoint, as users go on, if a machine busy with other tests was too slow."""
     for attempts_left in reversed(range(attempts)):
         try:
-            writer.start().awaitTermination()
+            start().awaitTermination()
             return
         except PySparkException as why:
             if not attempts_left or not is_worker_missing(str(why)):

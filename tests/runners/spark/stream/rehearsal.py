@@ -135,17 +135,22 @@ class Rehearsal:
 
     def output(self, packets: list[Packet], query: int = 0) -> EventBatch:
         """What a query put out in a micro-batch, promise last."""
-        schema = self.plan.roots[query].schema
-        mine = [p for p in packets if p.edge == OUTPUT and p.query == query]
-        if not mine:
-            return empty(schema)
-        parts = [p.open(schema).events for p in mine if p.blob is not None]
-        now, before = min(p.cti for p in mine), min(p.previous_cti for p in mine)
-        assert not self.plan.shards_share_ctis or {p.cti for p in mine} == {now}
-        promise = [cti(now, schema)] if now > before else []
-        return concat([*parts, *promise]) if parts or promise else empty(schema)
+        return output_of(self.plan, packets, query)
 
     def state_rows(self, packets: list[Packet]) -> int:
         """Rows of state that all operators of all shards hold, as their reports say."""
         reports = [json.loads(p.info) for p in packets if p.edge == METRICS]
         return sum(operator["state_rows"] for report in reports for operator in report["operators"])
+
+
+def output_of(plan: Topology, packets: list[Packet], query: int) -> EventBatch:
+    """What a query put out in a micro-batch, promise last."""
+    schema = plan.roots[query].schema
+    mine = [p for p in packets if p.edge == OUTPUT and p.query == query]
+    if not mine:
+        return empty(schema)
+    parts = [p.open(schema).events for p in mine if p.blob is not None]
+    now, before = min(p.cti for p in mine), min(p.previous_cti for p in mine)
+    assert not plan.shards_share_ctis or {p.cti for p in mine} == {now}
+    promise = [cti(now, schema)] if now > before else []
+    return concat([*parts, *promise]) if parts or promise else empty(schema)

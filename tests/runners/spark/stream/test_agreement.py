@@ -13,6 +13,7 @@ from tests.lineage.judge import Judge
 from tests.properties.plans import Plan, plans
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.many import Turn, run_together
+from tests.runners.spark.stream.united import Places
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
@@ -154,14 +155,14 @@ def _drawn() -> list[Drawn]:
 Case: TypeAlias = Written | Drawn | Exemplified
 
 
-def agree(spark: Any, cases: list[Case], shards: int, folder: Path) -> None:
-    """Run all cases in one pipeline and check what each put out."""
+def agree(spark: Any, cases: list[Case], shards: int, folder: Path, where: Places | None = None) -> None:
+    """Run all cases in one pipeline and check what each put out, by way of tables if they are named."""
     steps = [case.turns() for case in cases]
     turns = [
         {name: own for turn in steps if number < len(turn) for name, own in turn[number].items()}
         for number in range(max(map(len, steps)))
     ]
-    answers = run_together(spark, [case.query for case in cases], turns, shards, folder)
+    answers = run_together(spark, [case.query for case in cases], turns, shards, folder, where=where)
     for case, answer in zip(cases, answers, strict=True):
         case.check(answer)
 
@@ -184,3 +185,20 @@ def test_transcripts_and_random_plans(
     spark: Any, tmp_path: Path, shards: int, transcripts: int, plans: int
 ) -> None:
     agree(spark, sample(transcripts, plans), shards, tmp_path)
+
+
+def small_sample() -> list[Case]:
+    """Few cases in few micro-batches: each is a commit or more of either table."""
+    return [case for case in sample(12, 4) if len(case.turns()) <= 3]
+
+
+def test_by_way_of_delta(delta: Any, tmp_path: Path) -> None:
+    """The other stores, sessions and machines are in ``lake/test_cells.py``."""
+    where = Places(f"delta:{tmp_path}/log", f"delta:{tmp_path}/table", f"{tmp_path}/ck")
+    agree(delta, small_sample(), 2, tmp_path, where)
+
+
+def test_by_way_of_iceberg(iceberg: Any, lake: str, tmp_path: Path) -> None:
+    agree(
+        iceberg, small_sample(), 2, tmp_path, Places(f"{lake}.db.log", f"{lake}.db.table", f"{tmp_path}/ck")
+    )

@@ -6,9 +6,10 @@ What every format shares:
     shape       the columns of a history table; how its rows are compared
     changes     what a micro-batch changes, as rows with a count; ordinals of equal events
     merging     the MERGE statement, and the part of a table that it need look at
+    session     the session in which tables are written
     reading     what was written, as DataFrames
 What a format does itself:
     table       the interface: create, append once, merge once, what the last commits say
-    delta       Delta
-    iceberg     Iceberg
+    delta       Delta; `delta_commit` a driver's own commits to it, `roaring` their deletion vectors
+    iceberg     Iceberg; `iceberg_snapshots` what its metadata says
 """

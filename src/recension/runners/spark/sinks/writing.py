@@ -23,6 +23,7 @@ from recension.runners.recording_files import LIMIT
 from recension.runners.spark.batch.times import to_ticks
 from recension.runners.spark.failures import is_worker_missing
 from recension.runners.spark.lake.places import lake_table
+from recension.runners.spark.lake.session import WritingSession, moved
 from recension.runners.spark.lake.shape import SCD2, Shape
 from recension.runners.spark.lake.sinks import LakeChangelog, LakeHistory, LakeSink
 from recension.runners.spark.session import check, choose_file_manager, default_parallelism, is_connect
@@ -202,13 +203,14 @@ class MicroBatchWriter:
 
     def __init__(self, sinks: Sequence[TableSink | LakeSink], buckets: int) -> None:
         self._sinks, self._buckets = sinks, buckets
+        self._session = WritingSession()
         self._rows: int | None = None
 
     def write(self, frame: DataFrame, batch: MicroBatch) -> int:
         """Commit a micro-batch, here without its rows, to all tables that lack it; gives how many it has."""
         for sink in self._sinks:
             if isinstance(sink, LakeSink):
-                sink.open(frame.sparkSession)
+                sink.open(self._session.of(frame.sparkSession))
         # All of them first: what one refuses should not be in the other.
         for sink in self._sinks:
             sink.check(batch)
@@ -232,7 +234,8 @@ class MicroBatchWriter:
             rows, cti = _count(frame)
             for sink in self._sinks:
                 if isinstance(sink, LakeSink):
-                    sink.apply_frame(batch, frame, cti)
+                    with moved(frame, self._session.of(frame.sparkSession)) as rows_there:
+                        sink.apply_frame(batch, rows_there, cti)
                 else:
                     self._write_from_tasks(frame, batch, [sink])
             return rows
