@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from recension.core.batch import EventBatch, Index, Mask
 from recension.core.rowhash import Hashes
 from recension.operators.base import Chunks
-from recension.operators.windowed.double_double import Floats
-from recension.operators.windowed.steps import Contributions, Pair, Points, constant, constant_float
+from recension.operators.windowed.dense_axis import constant, constant_float
+from recension.operators.windowed.double_double import Floats, Pair
+from recension.operators.windowed.steps import Contributions, Points
 
 Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 

@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Pair: TypeAlias = tuple[Floats, Floats]
+"""A sum as a float and what rounding took from it."""
 
 _MOST_PARTS: Final = 3
 _LARGEST: Final = 2.0**960

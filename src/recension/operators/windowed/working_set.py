@@ -24,7 +24,9 @@ from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import EndPoints, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.steps import AxisSteps, Pair, constant, is_constant
+from recension.operators.windowed.dense_axis import constant, is_constant
+from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.steps import AxisSteps
 
 _SHORT: Final = 256  # rows of which there is little to spare
 
@@ -177,7 +179,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     is_changed, is_point = np.append(steps.covered, False)[last_step], refs > 0
     old_n = known["n"][inherit]
     new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
-    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
+    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
         AxisSide(~is_new, following, old_n, sums.old),
@@ -197,23 +199,29 @@ class _AxisSums:
     changed: Sums
     rank: Index
     is_changed: Mask
+    new_n: Index
 
     @staticmethod
     def over(
-        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask
+        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask, new_n: Index
     ) -> _AxisSums:
         before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
+        if not steps.ints and not steps.pairs:
+            return _AxisSums(before, inherit, before, inherit, is_changed, new_n)
         before = Sums(before.n, [_shorten(column) for column in before.ints], before.pairs)
         rows = np.flatnonzero(is_changed)
         more = Sums(steps.n, steps.ints, steps.pairs).take(last_step[rows])
         return _AxisSums(
-            before, inherit, before.take(inherit[rows]).add(more), np.cumsum(is_changed) - 1, is_changed
+            *(before, inherit, before.take(inherit[rows]).add(more)),
+            *(np.cumsum(is_changed) - 1, is_changed, new_n),
         )
 
     def old(self, rows: Index) -> Sums:
         return self.known.take(self.inherit[rows])
 
     def new(self, rows: Index) -> Sums:
+        if not self.known.ints and not self.known.pairs:
+            return Sums(self.new_n[rows], [], [])
         changed = np.flatnonzero(self.is_changed[rows])
         if len(changed) == len(rows):
             return self.changed.take(self.rank[rows])
