@@ -17,6 +17,7 @@ from benchmarks.harness import Result, measure
 from benchmarks.report import machine, save, show
 
 SUITES = (
+    "matrix",
     "history",
     "formats",
     "generate",
@@ -42,11 +43,12 @@ SUITES = (
     "nexmark",
 )
 RUN_THEMSELVES = {
+    "matrix": "The user's path: W1, W2 and W3 by what a user may choose",
     "spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock",
     "kafka": "the same off Kafka topics of 1, 12 and 200 partitions",
     "nexmark": "NEXMark's queries, final answers and answers at once",
 }
-HAVE_OPTIONS = ("nexmark",)
+HAVE_OPTIONS = ("matrix", "nexmark")
 FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 

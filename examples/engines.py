@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 import recension as rc
 
-FILES = 4
+FILES = 3
 
 
 class Answers(NamedTuple):

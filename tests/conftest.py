@@ -21,7 +21,7 @@ from tests.short_sessions import COMPILED, INTERPRETED, short_session
 if TYPE_CHECKING:
     from scripts.kafka_broker import Broker
 
-settings.register_profile("dev", max_examples=10, deadline=None)
+settings.register_profile("dev", max_examples=6, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("long", settings.get_profile("dev"), max_examples=60)
 settings.register_profile("thorough", settings.get_profile("dev"), max_examples=3000)
@@ -45,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name, mark in (("spark", "spark"), ("broker", "kafka")):
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+    # `scripts/test.sh` looks for tests on Spark in files that name it.
+    for path in {item.path for item in items if item.get_closest_marker("spark") is not None}:
+        if "spark" not in path.read_text(encoding="utf-8").lower():
+            raise pytest.UsageError(
+                f"{path} has tests on Spark: name Spark in it, or `make test` leaves them out"
+            )
 
 
 @pytest.fixture(scope="session")

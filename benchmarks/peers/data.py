@@ -20,29 +20,33 @@ STAMP = pa.timestamp("us", "UTC")
 def write(folder: Path, events: int) -> None:
     """`feed` for W1 and W3; `left` and `right`, half as many events each, for W2."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "feed.parquet", _rows(events, 7, 1000))
-    for seed, side in enumerate(("left", "right")):
-        rows = _rows(events // 2, seed, 100)
+    for name in ("feed", "left", "right"):
+        table = make_table(name, events)
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=-(-table.num_rows // STEPS))
+
+
+def make_table(name: str, events: int, keys: int = KEYS) -> pa.Table:
+    """The rows of `feed`, or of a side of the join."""
+    if name == "feed":
+        rows = _rows(events, 7, 1000, keys)
+    else:
+        seed = ("left", "right").index(name)
+        rows = _rows(events // 2, seed, 100, keys)
         rng = np.random.default_rng([3, seed])
         rows["until"] = rows["ts"] + rng.integers(SECOND, 60 * SECOND, len(rows["ts"]))
-        _write(folder / f"{side}.parquet", rows)
+    return pa.table(
+        {name: pa.array(c).cast(STAMP) if c.dtype == np.int64 else pa.array(c) for name, c in rows.items()}
+    )
 
 
-def _rows(events: int, seed: int, rate: int) -> dict[str, Any]:
+def _rows(events: int, seed: int, rate: int, keys: int) -> dict[str, Any]:
     """In order of arrival."""
     rng = np.random.default_rng(seed)
     ts = BEGIN + np.sort(rng.integers(0, max(1, events // rate) * SECOND, events))
     arrival = ts + np.where(rng.random(events) < 0.2, rng.integers(0, LATENESS, events), 0)
-    keys = np.char.add("key-", rng.integers(0, KEYS, events).astype(str))
+    names = np.char.add("key-", rng.integers(0, keys, events).astype(str))
     return {
         "ts": ts[np.argsort(arrival, kind="stable")],
-        "key": keys,
+        "key": names,
         "value": np.round(rng.random(events) * 100, 6),
     }
-
-
-def _write(file: Path, rows: dict[str, Any]) -> None:
-    table = pa.table(
-        {name: pa.array(c).cast(STAMP) if c.dtype == np.int64 else pa.array(c) for name, c in rows.items()}
-    )
-    pq.write_table(table, file, row_group_size=-(-table.num_rows // STEPS))

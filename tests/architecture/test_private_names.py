@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -14,9 +15,17 @@ import recension as rc
 SOURCE = Path(__file__).parents[2] / "src"
 
 
-def imported(file: Path) -> Iterator[tuple[int, str]]:
+@cache
+def parsed() -> list[tuple[Path, list[ast.AST]]]:
+    """What the files of the library import, define and reach for."""
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Attribute)
+    trees = ((file, ast.parse(file.read_text(encoding="utf-8"))) for file in sorted(SOURCE.rglob("*.py")))
+    return [(file, [node for node in ast.walk(tree) if isinstance(node, kinds)]) for file, tree in trees]
+
+
+def imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every name a file imports, in full, with its line."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -33,15 +42,16 @@ def test_no_private_name_of_another_package_is_imported() -> None:
     assert not is_private("__future__.annotations")
     found = [
         f"{file.relative_to(SOURCE)}:{line} {name}"
-        for file in sorted(SOURCE.rglob("*.py"))
-        for line, name in imported(file)
+        for file, nodes in parsed()
+        for line, name in imported(nodes)
         if is_private(name) and not name.startswith("recension.")
     ]
     assert found == []
 
 
-# PySpark has no other way to the file systems and the running queries of the JVM; a namedtuple to its fields.
-PRIVATE_ATTRIBUTES = {"_jvm", "_jsc", "_jsparkSession", "_asdict", "_field_defaults"}
+# PySpark has no other way to the file systems, the running queries and the frames of the JVM (Delta's own
+# transactions take these); a namedtuple to its fields.
+PRIVATE_ATTRIBUTES = {"_jvm", "_jsc", "_jsparkSession", "_jdf", "_asdict", "_field_defaults"}
 # Public, whatever they look like: the errors of the Kafka client that its broker does not know.
 KAFKA_ERRORS = {
     "_ALL_BROKERS_DOWN",
@@ -60,8 +70,7 @@ def is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
 
 
 def test_private_attributes_of_other_packages_are_the_known_ones() -> None:
-    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(SOURCE.rglob("*.py"))}
-    every = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    every = [(file, node) for file, nodes in parsed() for node in nodes]
     own = {node.name for _, node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     own |= {node.attr for _, node in every if is_of_self(node) and isinstance(node.ctx, ast.Store)}
     own -= PRIVATE_ATTRIBUTES

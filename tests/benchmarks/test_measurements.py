@@ -6,19 +6,20 @@ import importlib
 from pathlib import Path
 
 import pytest
-from benchmarks.__main__ import SUITES
+from benchmarks.__main__ import RUN_THEMSELVES, SUITES
 from benchmarks.harness import Suite
 
 from benchmarks import lmerge_figures, scale
 
 SMALL = 2_000
-# Some need more than a few elements: a micro-batch of the sink has 50,000.
-SIZES = {"history_sink": 100_000, "group_apply": 1_000}
+# A micro-batch of the sink has 50,000; pushed one by one, or group by group, elements take long.
+SIZES = {"history_sink": 100_000, "group_apply": 1_000, "small_pushes": 100}
 
 
 def suites() -> list[Suite]:
-    modules = [importlib.import_module(f"benchmarks.{name}") for name in SUITES]
-    return [module.SUITE for module in modules if hasattr(module, "SUITE")]
+    return [
+        importlib.import_module(f"benchmarks.{name}").SUITE for name in SUITES if name not in RUN_THEMSELVES
+    ]
 
 
 @pytest.mark.parametrize("suite", suites(), ids=lambda suite: suite.name)

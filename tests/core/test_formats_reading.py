@@ -365,10 +365,10 @@ def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pyte
     need five times as much.
     """
     for module in ("json_lines", "csv_files"):
-        monkeypatch.setattr(f"recension.core.formats.{module}._BLOCK", 1 << 18)
-    monkeypatch.setattr("recension.core.formats.parquet._ROW_GROUP", 1 << 16)
+        monkeypatch.setattr(f"recension.core.formats.{module}._BLOCK", 1 << 16)
+    monkeypatch.setattr("recension.core.formats.parquet._ROW_GROUP", 1 << 14)
     # The check for orphans keeps some events as they came, up to a bound that these files would not reach.
-    monkeypatch.setattr("recension.core.event_bag._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("recension.core.event_bag._MOST_BYTES", 1 << 18)
     peaks = []
     for pieces in (20, 100):
         path = tmp_path / f"{pieces}.{suffix}"
@@ -383,7 +383,7 @@ def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pyte
     assert peaks[1] <= 2.5 * peaks[0]
 
 
-PIECE, SCHEMA = 10_000, pa.schema([("n", pa.int64()), ("s", pa.string())])
+PIECE, SCHEMA = 2_500, pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 
 def piece(start: int) -> EventBatch:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core.errors import SchemaError
-from recension.core.rowhash import column_hash, row_hash, rows_equal
+from recension.core.rowhash import column_hash, row_hash, rows_equal, rows_equal_at
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int8": (pa.int8(), [-1, 0, 1, 127, None]),
@@ -92,3 +92,21 @@ def test_a_buffer_may_be_longer_than_what_it_holds() -> None:
     offsets = pa.py_buffer(texts.buffers()[1].to_pybytes()[:16] + b"\0")
     longer = pa.StringArray.from_buffers(3, offsets, texts.buffers()[2])
     assert column_hash(longer).tolist() == column_hash(texts).tolist()
+
+
+WITHOUT_NULLS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int64 without nulls": (pa.int64(), [0, 1, 2**62 + 1, 2**62]),
+    "float64 without nulls": (pa.float64(), [0.0, -0.0, 1.5, float("nan"), float("inf")]),
+}
+
+
+@pytest.mark.parametrize("name", [*VALUES, *WITHOUT_NULLS])
+def test_rows_are_equal_wherever_they_stand(name: str) -> None:
+    kind, values = (VALUES | WITHOUT_NULLS)[name]
+    rows = pa.record_batch([pa.array(values, kind)], names=["x"])
+    left, right = (at.ravel() for at in np.indices((len(values), len(values))))
+    expected = rows_equal(rows.take(pa.array(left)), rows.take(pa.array(right)), len(left))
+    assert rows_equal_at(rows, left, rows, right).tolist() == expected.tolist()
+    # Of two batches, the second of which is a part of a longer one.
+    part = pa.record_batch([pa.array([values[0], *values], kind)], names=["x"]).slice(1)
+    assert rows_equal_at(rows, left, part, right).tolist() == expected.tolist()

@@ -22,4 +22,4 @@ def played() -> tuple[Trace, Verdict]:
 @pytest.fixture(scope="package")
 def report(played: tuple[Trace, Verdict]) -> str:
     """The page."""
-    return page(*played, "local")
+    return page(*played, "local", "report-inspector.html")

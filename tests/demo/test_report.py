@@ -94,17 +94,17 @@ def test_the_page_says_why_noon_was_wrong(played: tuple[Trace, Verdict], report:
     for line in late.tell():
         assert escape(line) in report
     named = replace(late.lease, payload={**late.lease.payload, "device": "<img src=x onerror=alert(1)>"})
-    told = page(trace, replace(verdict, late_lease=replace(late, lease=named)), "local")
+    told = page(trace, replace(verdict, late_lease=replace(late, lease=named)), "local", "beside.html")
     assert "<img" not in told
     assert "&lt;img src=x onerror=alert(1)&gt;" in told
-    assert 'id="why"' not in page(trace, replace(verdict, late_lease=None), "local")
+    assert 'id="why"' not in page(trace, replace(verdict, late_lease=None), "local", "beside.html")
 
 
 def test_the_page_says_so_when_the_answer_is_wrong(played: tuple[Trace, Verdict]) -> None:
     trace, verdict = played
     short = verdict.merged.filter(np.arange(len(verdict.merged)) > 0)
     wrong = replace(verdict, merged=short, difference=difference(short, verdict.truth))
-    told = page(trace, wrong, "local")
+    told = page(trace, wrong, "local", "beside.html")
     assert "Merged history equals the batch answer: <b>NO</b>" in told
     assert "1 missing, 0 unexpected" in told
 

@@ -60,7 +60,7 @@ def test_the_local_engine_arrives_at_what_happened(name: str) -> None:
     assert_equivalent(answers.history.to_events(), MEANINGS[name]())
 
 
-@pytest.mark.parametrize("name", MEANINGS)
+@pytest.mark.parametrize("name", [pytest.param("under_way", marks=pytest.mark.soak), "at_once"])
 def test_so_does_spark(spark: Any, name: str) -> None:
     found = EXAMPLE["ask"](EXAMPLE[name], FEED, "spark")
     assert found.revised > 0

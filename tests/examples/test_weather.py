@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from recension.core.events import Event
 from recension.core.ticks import FOREVER
@@ -53,7 +54,11 @@ def test_the_local_engine_arrives_at_what_the_readings_say() -> None:
         assert_equivalent(answers.history.to_events(), meaning)
 
 
-def test_so_does_spark(spark: Any) -> None:
-    for query, meaning in ((EXAMPLE["frost"], frost()), (EXAMPLE["daily"](DAYS), daily())):
-        found = EXAMPLE["ask"](query, FEED, "spark")
-        assert_equivalent(found.history.to_events(), meaning)
+@pytest.mark.parametrize(
+    ("query", "meaning"),
+    [(EXAMPLE["frost"], frost), pytest.param(EXAMPLE["daily"](DAYS), daily, marks=pytest.mark.soak)],
+    ids=["frost", "daily"],
+)
+def test_so_does_spark(spark: Any, query: Any, meaning: Any) -> None:
+    found = EXAMPLE["ask"](query, FEED, "spark")
+    assert_equivalent(found.history.to_events(), meaning())

@@ -210,6 +210,18 @@ def test_every_kind_of_plan_can_be_looked_at(
         assert isinstance(questions.effect({"edge": f"0:{edge}", "elements": "0"})["edges"], dict)
 
 
+def test_steps_that_a_rewrite_has_made_light_up_too(tmp_path: Path) -> None:
+    """The count needs one column: it reads a narrower stream, of which the query as written says nothing."""
+    query = LEASES.group_by("site").agg(n=rc.count(), speculate="eager")
+    live = rc.session(query)
+    with rc.record(live, tmp_path / "r", edges="all"):
+        live.push("leases", [lease("ann", "Oslo", 1, 9)])
+    recording = read_recording(tmp_path / "r")
+    assert [step["label"] for step in recording.manifest["plan"]][1] == "select site"
+    questions = Questions(Shown("x", [("r", recording)]), [lambda: recording], query.plan)
+    assert questions.why({"edge": "0:2", "elements": "0", "until": "1"})["edges"] == ["0:0", "0:1", "0:2"]
+
+
 QUERY = """
 import recension as rc
 query = rc.source('s', {'k': 'string'}).group_by('k').agg(n=rc.count(), speculate="eager")

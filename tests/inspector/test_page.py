@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from tests.inspector.conftest import HOSTILE, ONLINE, lease
@@ -183,13 +186,62 @@ def test_everything_has_a_name(page: Browser) -> None:
     assert page.run("return document.querySelectorAll('[role=toolbar][aria-label], [aria-live]').length") >= 3
 
 
-def test_dark_and_light(page: Browser) -> None:
+def test_the_keyboard_is_enough(page: Browser) -> None:
+    page.press("\ue011")  # Home
+    assert page.text("#where").startswith("before the first of ")
+    page.press("\ue014")  # right
+    assert "after element 1 of" in page.text("#where")
+    page.press("\ue00f")  # PageDown
+    assert "step 1 of 8" in page.text("#where")
+    page.press("c")
+    assert "cti 3" in page.text("#where")
+    page.press("p")
+    page.wait_for(lambda: len(page.find(f"{SOURCE} canvas")) == 2)
+    page.press("p")
+    page.press(" ")
+    page.wait_for(lambda: "step 5 of 8" in page.text("#where"))
+    page.press(" ")
+    assert page.run("return document.querySelector('#play').getAttribute('aria-pressed')") == "false"
+    rows(page, SOURCE)
+    page.run("document.querySelector(arguments[0]).focus()", f"{SOURCE} tbody button")
+    page.press("\ue007")  # Enter
+    page.wait_for(lambda: page.text("#details h2") == "leases")
+    page.press("\ue00c")  # Escape
+    page.wait_for(lambda: page.text("#details h2") == "Nothing selected")
+    page.press("/")
+    assert page.run("return document.activeElement.id") == "search"
+
+
+def contrast(page: Browser) -> float:
+    """Of the text with its ground, as the guidelines for accessible pages count it; 4.5 is enough."""
+    script = "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
+    light = sorted(
+        0.05 + sum(share * _linear(int(part)) for share, part in zip(_SHARES, found, strict=True))
+        for found in (re.findall(r"\d+", colour)[:3] for colour in page.run(script))
+    )
+    return light[1] / light[0]
+
+
+_SHARES = (0.2126, 0.7152, 0.0722)
+
+
+def _linear(part: int) -> float:
+    return part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4
+
+
+def test_dark_and_light(page: Browser, served: InspectorServer, tmp_path: Path) -> None:
     ground = "return getComputedStyle(document.body).backgroundColor"
     light = page.run(ground)
+    assert contrast(page) > 7
     page.run(
         "const t = document.querySelector('#theme'); t.value = 'dark'; t.dispatchEvent(new Event('change'))"
     )
-    assert page.run(ground) != light
+    dark = page.run(ground)
+    assert dark != light
+    assert contrast(page) > 7
+    with Browser(tmp_path, is_dark=True) as at_night:  # the system's choice, nothing clicked
+        at_night.open(served.address)
+        assert at_night.run(ground) == dark
 
 
 def test_the_exported_page_works_alone(page: Browser) -> None:
@@ -272,6 +324,49 @@ def test_one_stream_over_another(browser: Browser, recorded: Path, tmp_path: Pat
     look_at(browser, SOURCE, "ann")  # the query is not known: what came in the same step is shown
     browser.wait_for(lambda: "these changed downstream" in browser.text(".reasons"))
     assert browser.complaints() == []
+
+
+def test_differences_are_those_of_the_histories(browser: Browser, tmp_path: Path) -> None:
+    """Two streams laid over each other, the second without some events, judged by their histories."""
+    batches, folders = revised(5, 6), [tmp_path / "left", tmp_path / "right"]
+    for folder in folders:
+        live = rc.session(rc.source("s", SCHEMA, on_violation="drop"))
+        with rc.record(live, folder):
+            for number, batch in enumerate(batches):
+                is_left_out = folder.name == "right" and number == 2
+                live.push("s", batch.filter(~batch.is_data()) if is_left_out else batch)
+    fed = [read_recording(folder).by_step("s") for folder in folders]
+    shown = Shown("two", [(folder.name, read_recording(folder)) for folder in folders])
+    asked = Questions(shown, [partial(read_recording, folder) for folder in folders], None)
+    (tmp_path / "two.html").write_text(page_in_one_file(asked.export({})), encoding="utf-8")
+    browser.open((tmp_path / "two.html").as_uri())
+    browser.run(
+        "const s = document.querySelectorAll('#pane-0-0 select')[1]; s.value = '1:0';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    browser.click("#to-start")
+    for step in range(1, len(batches) + 1):
+        browser.click("#on-step")
+        come = ([batch for number, batch in own.items() if number <= step] for own in fed)
+        left, right = (Counter(map(str, reconstitute(own, SCHEMA).to_events())) for own in come)
+        only = [f"{(one - other).total():,}" for one, other in ((left, right), (right, left))]
+        words = f"{only[0]} only left, {only[1]} only right" if left != right else "equivalent to"
+        browser.wait_for(lambda words=words: words in browser.text("#pane-0-0 .summary"))  # type: ignore[misc]
+    assert left != right
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize(("policy", "words"), [("drop", "1 late · 1 dropped"), ("adjust", "1 late")])
+def test_the_plan_shows_what_came_late(browser: Browser, tmp_path: Path, policy: Any, words: str) -> None:
+    live = rc.session(rc.source("leases", ONLINE.schema, on_violation=policy))
+    with rc.record(live, tmp_path / "r"):
+        live.push("leases", [rc.Cti(7), rc.Insert({"site": "Oslo", "n": 1}, 6, 9)])
+    shown = Shown("late", [("r", read_recording(tmp_path / "r"))])
+    asked = Questions(shown, [partial(read_recording, tmp_path / "r")], None)
+    (tmp_path / "late.html").write_text(page_in_one_file(asked.export({})), encoding="utf-8")
+    browser.open((tmp_path / "late.html").as_uri())
+    assert f" · {words}" in browser.text(".step .numbers")
+    assert ("dropped" in browser.text(".step .numbers")) == (policy == "drop")
 
 
 def test_a_growing_recording_is_followed(browser: Browser, tmp_path: Path) -> None:

@@ -148,6 +148,13 @@ class Browser:
         said = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
         return [line["message"] for line in said if line["level"] in ("SEVERE", "WARNING")]
 
+    def busy_seconds(self) -> float:
+        """How much processor time the page's main thread has used since it was opened."""
+        ask = f"{self._session}/goog/cdp/execute"
+        self._call("POST", ask, {"cmd": "Performance.enable", "params": {"timeDomain": "threadTicks"}})
+        found = self._call("POST", ask, {"cmd": "Performance.getMetrics", "params": {}})["metrics"]
+        return next(float(one["value"]) for one in found if one["name"] == "TaskDuration")
+
     def screenshot(self, file: Path) -> None:
         """A picture of the page."""
         file.write_bytes(b64decode(self._call("GET", f"{self._session}/screenshot")))

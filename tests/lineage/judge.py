@@ -24,6 +24,7 @@ class Judge:
 
     def __init__(self, query: Node, meaning: Callable[[Inputs], Sequence[Event]], inputs: Inputs) -> None:
         self._query, self._meaning, self._inputs = query, meaning, inputs
+        self._meanings = dict[frozenset[tuple[str, int]], Sequence[Event]]()
 
     def why(
         self, answer: Event, feeds: Mapping[str, Any], small: int = 1000, *, biography: bool = False
@@ -57,11 +58,17 @@ class Judge:
 
     def _has(self, answer: Event, removed: Sequence[tuple[str, int]]) -> bool:
         """Is the answer still there without some events of the inputs?"""
-        left = {
-            n: [e for i, e in enumerate(events) if (n, i) not in removed]
-            for n, events in self._inputs.items()
-        }
         return any(
             (event.vs, event.ve) == (answer.vs, answer.ve) and is_same(event.payload, answer.payload)
-            for event in self._meaning(left)
+            for event in self._mean_without(frozenset(removed))
         )
+
+    def _mean_without(self, removed: frozenset[tuple[str, int]]) -> Sequence[Event]:
+        """What is left of the inputs means the same for every answer that is asked about."""
+        if removed not in self._meanings:
+            left = {
+                n: [e for i, e in enumerate(events) if (n, i) not in removed]
+                for n, events in self._inputs.items()
+            }
+            self._meanings[removed] = self._meaning(left)
+        return self._meanings[removed]

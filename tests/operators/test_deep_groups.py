@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
 from tests.operators.test_snapshot_aggregate import INPUT, KEY, VARIANTS, Query, shown
 
+import recension as rc
 from recension import denote
 from recension.core.batch import INSERT, RETRACT, EventBatch
 from recension.core.events import Event, Insert
+from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.denote.order import History
 from recension.operators.state import interval_index, ranked_events, value_counts
@@ -356,3 +359,23 @@ def test_a_batch_does_not_look_at_all_live_events(measure: selections.Selection 
     few, many = (_memory_of_a_batch(measure, live) for live in (10_000, 50_000))
     assert many < 200_000
     assert many < 2 * few
+
+
+def test_windows_that_meet_are_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No moment lives in two of them: what is looked at follows the windows, not the 100,000 events."""
+    looked_at, find = list[int](), RankedEvents.find_deciding
+
+    def count(self: RankedEvents, group: Hashes, low: Ticks, high: Ticks, picks: Sequence[Pick]) -> Any:
+        found = find(self, group, low, high, picks)
+        looked_at.append(len(found[1]))
+        return found
+
+    monkeypatch.setattr(RankedEvents, "find_deciding", count)
+    live = rc.session(rc.source("s", {"x": "int64"}).tumbling(100).agg(x=rc.max("x"), speculate="eager"))
+    at = np.arange(100_000)
+    live.push("s", pa.table({"_vs": at % 1000, "_ve": at % 1000 + 1, "x": at * 7 % 1000}))
+    live.push("s", [rc.Insert({"x": 2000 + i}, 100 * i, 100 * i + 1) for i in range(10)])
+    live.close()
+    assert [event.payload["x"] for event in live.history().to_events()] == [2000 + i for i in range(10)]
+    assert looked_at
+    assert max(looked_at) < 1000

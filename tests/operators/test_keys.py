@@ -17,15 +17,20 @@ from recension.operators.state.keys import KeyIndex
 
 @pytest.fixture(autouse=True)
 def _few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_PROBES": (0, 1), "_STEP": 3, "_ROOM": 1}.items():
+    for name, value in {"_PROBES": (0, 1), "_STEP": 3, "_ROOM": 1, "_FEW": 1, "_REPEATED": 1}.items():
         monkeypatch.setattr(keys, name, value)
 
 
-@given(st.lists(st.lists(st.integers(0, 200), max_size=40), max_size=30), st.booleans(), st.booleans())
-def test_numbers_are_those_of_a_dictionary(batches: list[list[int]], is_text: bool, restores: bool) -> None:
+_KEYS = st.integers(0, 200) | st.integers(0, 5) | st.none()
+
+
+@given(st.lists(st.lists(_KEYS, max_size=40), max_size=30), st.booleans(), st.booleans())
+def test_numbers_are_those_of_a_dictionary(
+    batches: list[list[int | None]], is_text: bool, restores: bool
+) -> None:
     kind = pa.string() if is_text else pa.int64()
     schema = pa.schema([("k", kind)])
-    index, model = KeyIndex(schema), dict[int, int]()
+    index, model = KeyIndex(schema), dict[int | None, int]()
     for batch in batches:
         values = pa.array(batch, pa.int64()).cast(kind)
         numbers = index.number(pa.record_batch([values], schema=schema))

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core.sorted_runs import Columns
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.state import block_table
-from recension.operators.state.block_table import BlockTable, bisect
+from recension.operators.state.block_table import BlockTable, KeyPacking, bisect
 from recension.operators.state.keys import KeyIndex
 from recension.operators.state.time_queue import TimeQueue
 
@@ -20,6 +21,18 @@ def _columns(rows: dict[tuple[int, int], int]) -> Columns:
     keys = sorted(rows)
     group, time = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
     return {"group": group, "time": time, "x": np.array([rows[key] for key in keys], np.int64)}
+
+
+_TIMES = st.integers(-50, 50) | st.integers(-(2**62), 2**62) | st.sampled_from([BEGINNING, FOREVER])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**20), _TIMES), min_size=1), st.booleans())
+def test_packed_keys_are_in_order_and_can_be_unpacked(keys: list[tuple[int, int]], by_shifts: bool) -> None:
+    group, time = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
+    packing = KeyPacking.for_keys([group], [time], by_shifts=by_shifts)
+    packed = packing.pack(group, time)
+    assert [keys[i] for i in np.argsort(packed, kind="stable")] == sorted(keys)
+    assert list(zip(*(column.tolist() for column in packing.unpack(packed)), strict=True)) == keys
 
 
 @given(

@@ -79,3 +79,27 @@ def test_parts_of_floats_add_up_without_rounding(values: list[tuple[int, float]]
 def test_floats_of_very_different_sizes_are_not_parted() -> None:
     assert exact_parts(np.array([1e300, 1.0, 1e-300]), 6) is None
     assert exact_parts(np.array([0.0, -0.0]), 4) == []
+
+
+_PRICES = st.integers(-(10**9), 10**9).map(lambda n: n / 1e6)
+_ROWS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from("ab"), _PRICES), min_size=1, max_size=60)
+
+
+@given(_ROWS, st.integers(1, 60), st.data())
+def test_sums_are_rounded_once_whatever_the_order_the_batches_and_what_was_taken_back(
+    rows: list[tuple[int, str, float]], size: int, data: st.DataObject
+) -> None:
+    """Counted or sorted, at once or one by one: the sum of what stands, rounded to the nearest float."""
+    taken = data.draw(st.sets(st.integers(0, len(rows) - 1)))
+    order = data.draw(st.permutations(range(len(rows))))
+    inserts = [rc.Insert({"k": k, "x": x}, t, t + 1) for t, k, x in rows]
+    retracts = [rc.Retract(one.payload, one.vs, one.ve, one.vs) for one in map(inserts.__getitem__, taken)]
+    feed = [inserts[at] for at in order] + retracts
+    query = SOURCE.group_by("k").hopping(8, 4).agg(s=rc.sum("x"), speculate="eager")
+    found = rc.run(query, {"s": feed}, close=True, batch_size=size).history().to_events()
+    expected = dict[tuple[str, int], list[float]]()
+    for at, (t, k, x) in enumerate(rows):
+        for start in (t // 4 * 4 - 4, t // 4 * 4) if at not in taken else ():
+            expected.setdefault((k, start), []).append(x)
+    sums = {(e.payload["k"], e.vs): e.payload["s"] for e in found}
+    assert sums == {key: math.fsum(values) for key, values in expected.items()}

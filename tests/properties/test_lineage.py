@@ -1,14 +1,18 @@
 """What `why` names, judged by the oracle: it suffices, nothing else matters, and the marks are right.
 
 Inputs come as physical streams, with retractions and CTIs. Answers are those of the local engine; those of
-Spark are asked about in `runners/spark`. Each is explained twice: with all of the inputs at hand, and with
-only those parts that it reaches. Its biography must end with it.
+Spark are asked about in `runners/spark`. Each is explained three times: with all of the inputs at hand, with
+only those parts that it reaches, and with these parts read from files. Its biography must end with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
@@ -17,6 +21,8 @@ from tests.lmerge.scripts import examples
 from tests.properties.plans import STEPS, Plan, plans
 
 import recension as rc
+from recension.core.batch import from_elements
+from recension.core.formats import StreamReader, open_stream, write_stream
 from recension.lineage.result import is_same
 from recension.plan.source import sources_of
 from recension.testing.strategies import SCHEMA, histories, physical_streams
@@ -41,11 +47,25 @@ def check_plan(data: st.DataObject, plan: Plan) -> None:
     whole = judge.why(answer, feeds, biography=True)
     note(str(whole))
     judge.check(answer, whole, removed)
-    assert judge.why(answer, feeds, -1).named == whole.named
+    part = judge.why(answer, feeds, -1, biography=True)
+    assert part.named == whole.named
+    with TemporaryDirectory() as folder:
+        files = {name: _in_files(feed, Path(folder) / name) for name, feed in read.items()}
+        assert str(judge.why(answer, files, -1, biography=True)) == str(part)
     life = whole.biography
     assert life is not None
     assert life.final is not None
     assert any(is_same(answer.payload, said.payload) for said in life.revisions[-1].after)
+
+
+def _in_files(feed: Sequence[Any], folder: Path) -> StreamReader:
+    """The same stream in two Parquet files with small row groups."""
+    folder.mkdir()
+    for number, part in enumerate((feed[:3], feed[3:])):
+        file = folder / f"{number}.parquet"
+        write_stream(file, [from_elements(part, SCHEMA)], SCHEMA)
+        pq.write_table(pq.read_table(file), file, row_group_size=2)
+    return open_stream(folder, schema=SCHEMA)
 
 
 @given(st.data())

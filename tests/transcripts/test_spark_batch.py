@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runners.spark.batch.jobs import QUICK, answers, batch, frame
+from tests.runners.spark.batch.jobs import answers, batch, frame, quickly
 from tests.transcripts.final_histories import check_final, has_valid_inputs, input_models
 
 import recension as rc
@@ -65,15 +65,11 @@ def _batch(spark: Any, transcript: Transcript) -> Any:
 @pytest.fixture(scope="module")
 def played(spark: Any) -> dict[str, list[Event]]:
     """The answer of every transcript."""
-    before = {key: spark.conf.get(key) for key in QUICK}
-    for key, value in QUICK.items():
-        spark.conf.set(key, value)
     found: dict[str, list[Event]] = {}
-    for part in (PLAYED[at::4] for at in range(4)):
-        histories = answers([_batch(spark, transcript) for transcript in part])
-        found |= dict(zip((t.name for t in part), histories, strict=True))
-    for key, value in before.items():
-        spark.conf.set(key, value)
+    with quickly(spark):
+        for part in (PLAYED[at::4] for at in range(4)):
+            histories = answers([_batch(spark, transcript) for transcript in part])
+            found |= dict(zip((t.name for t in part), histories, strict=True))
     return found
 
 

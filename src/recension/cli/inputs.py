@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import reduce
@@ -83,14 +83,21 @@ def refuse_versions(paths: Mapping[str, Path], plan: Node) -> None:
 
 
 def open_inputs(
-    paths: Mapping[str, Path], plan: Node, unchecked_sources: set[str], batch_size: int
+    paths: Mapping[str, Path],
+    plan: Node,
+    unchecked_sources: set[str],
+    batch_size: int,
+    elsewhere: Collection[str] = (),
 ) -> dict[str, StreamReader]:
-    """The streams at the paths, each with the options of its source. Files are opened, not yet read."""
+    """The streams at the paths, each with the options of its source. Files are opened, not yet read.
+
+    Sources that are read ``elsewhere`` need no path.
+    """
     known = {node.name: node for node in walk(plan) if isinstance(node, Source)}
     for name, path in paths.items():
         if name not in known:
             raise RecensionError(f"--input {name}={path}: {describe_unknown_source(name, known)}")
-    if missing := [name for name in known if name not in paths]:
+    if missing := [name for name in known if name not in paths and name not in elsewhere]:
         raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
     readers = {
         name: open_stream(

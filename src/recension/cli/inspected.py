@@ -26,8 +26,7 @@ from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.runners.finite import push_inputs
 from recension.runners.local import Session
-from recension.runners.recording import Recording, read_recording
-from recension.runners.recording_files import MANIFEST
+from recension.runners.recording import Recording, is_recording, read_recording
 
 # So many steps are enough to step through.
 _STEPS: Final = 2_000
@@ -49,7 +48,7 @@ def open_recording(
     is_query = split_query(target)[0].suffix == ".py"
     if inputs and not is_query:
         raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
-    if (Path(target) / MANIFEST).is_file():
+    if is_recording(Path(target)):
         yield InspectedRecording(partial(read_recording, target))
         return
     with TemporaryDirectory(prefix="recension-") as folder:

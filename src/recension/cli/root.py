@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -140,20 +141,24 @@ def load_commands() -> typer.Typer:
 
 
 def _command(arguments: Sequence[str]) -> Any:
-    """All commands by name. Only the one that is called is loaded; a shell that completes may ask for any.
-
-    typer would show ``<bool>`` behind every flag, which takes no value.
-    """
+    """All commands by name. Only the one that is called is loaded; a shell that completes may ask for any."""
     called = next((argument for argument in arguments if not argument.startswith("-")), None)
     if "_RECENSION_COMPLETE" in os.environ:
         load_commands()
     elif called in _COMMANDS:
         import_module(f"recension.cli.{_COMMANDS[called][0]}")
+    return _build_command(len(app.registered_commands) + len(app.registered_groups))
+
+
+@cache
+def _build_command(_loaded: int) -> Any:
+    """Built anew only when there are more commands than before: it takes longer than many commands do."""
     command: Any = typer.main.get_command(app)
     listed = {name: typer.core.TyperCommand(name, help=about) for name, (_, about) in _COMMANDS.items()}
     command.commands = dict(sorted((listed | command.commands).items()))
     waiting = [command]
     for one in waiting:
+        # typer would show ``<bool>`` behind every flag, which takes no value.
         for parameter in one.get_params(typer.Context(one)):
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,9 @@ from recension.core.errors import RecensionError, suggest_name
 from recension.core.formats import BATCH_SIZE
 from recension.core.ticks import instant
 
+if TYPE_CHECKING:
+    from recension.runners.result import Result
+
 
 @app.command()
 def why(
@@ -24,7 +28,10 @@ def why(
     inputs: Annotated[
         list[str],
         typer.Option(
-            "--input", "-i", metavar="NAME=PATH", help="A source of the query and its stream; once for each."
+            "--input",
+            "-i",
+            metavar="NAME=PATH",
+            help="A source of the query and its stream, or a recording that has it; once for each.",
         ),
     ],
     where: Annotated[
@@ -58,6 +65,7 @@ def why(
     # The engine is loaded when it is used.
     from recension.lineage import explain_answer
     from recension.runners.local import Session
+    from recension.runners.recording import is_recording
 
     if not where and at is None:
         raise RecensionError("say which answer, as in --where site=Oslo --at 9")
@@ -65,12 +73,14 @@ def why(
     refuse_versions(paths, plan)
     wanted, moment = _parse_where(where or (), plan.schema), None if at is None else _parse_time(at)
     unchecked = Session({"query": plan}, history_limit=0).unchecked_sources
-    readers = open_inputs(paths, plan, unchecked, batch_size)
+    recorded = {name: _recorded(name, path) for name, path in paths.items() if is_recording(path)}
+    files = {name: path for name, path in paths.items() if name not in recorded}
+    readers = open_inputs(files, plan, unchecked, batch_size, elsewhere=recorded)
     with show_progress("why") as meter:
         meter.say("following the answer to the inputs")
         found = explain_answer(
             plan,
-            readers,
+            readers | recorded,
             wanted,
             moment,
             close=close,
@@ -79,6 +89,18 @@ def why(
             batch_size=batch_size,
         )
     print(found)
+
+
+def _recorded(name: str, path: Path) -> Result:
+    """What came at a source, by a recording that has all of it."""
+    from recension.runners.recording import read_recording
+
+    recording = read_recording(path)
+    if recording.sources.get(name) not in recording.edges:
+        raise RecensionError(f"--input {name}={path}: the recording has {', '.join(recording.names)}")
+    if not recording.is_whole:
+        raise RecensionError(f"--input {name}={path}: {'; '.join(recording.describe_gaps())}")
+    return recording.stream(name)
 
 
 def _parse_where(given: Sequence[str], schema: pa.Schema) -> dict[str, Any]:

@@ -64,6 +64,10 @@ class EventBatch:
         """Which rows change the history: inserts and retractions."""
         return self.kind <= RETRACT
 
+    def has_only_inserts(self) -> bool:
+        """Is every element an insert? Then there is nothing to correct, and no CTI."""
+        return not self.kind.any()
+
     def take(self, rows: Index) -> EventBatch:
         """The given rows, in the given order."""
         return EventBatch(
@@ -160,12 +164,12 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 
 def old_end(batch: EventBatch) -> Ticks:
     """The end an event had before each insert or retraction: its own start for an insert."""
-    return np.where(batch.kind == INSERT, batch.vs, batch.ve)
+    return batch.vs if batch.has_only_inserts() else np.where(batch.kind == INSERT, batch.vs, batch.ve)
 
 
 def new_end(batch: EventBatch) -> Ticks:
     """The end an event has after each insert or retraction: its own start for a removal."""
-    return np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
+    return batch.ve if batch.has_only_inserts() else np.where(batch.kind == INSERT, batch.ve, batch.new_ve)
 
 
 def null_payload(size: int, schema: pa.Schema) -> pa.RecordBatch:

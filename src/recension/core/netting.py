@@ -133,14 +133,14 @@ def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
     return np.cumsum(starts) - 1, np.diff(np.append(first, len(sorted_keys)))
 
 
-def order_of(numbers: Index) -> Index:
+def order_of(numbers: Index, *, is_stable: bool = False) -> Index:
     """As `argsort`. Where numbers span few digits of 16 bits they are sorted by these, the last one first."""
     if len(numbers) < _MANY:
-        return np.argsort(numbers)
+        return np.argsort(numbers, kind="stable" if is_stable else None)
     low = int(numbers.min())
     bits = (int(numbers.max()) - low).bit_length()
     if bits > _MOST_BITS:
-        return np.argsort(numbers)
+        return np.argsort(numbers, kind="stable" if is_stable else None)
     rest = numbers - low
     order = rest.astype(np.uint16).argsort(kind="stable")
     for shift in range(16, bits, 16):

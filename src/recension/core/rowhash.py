@@ -238,6 +238,24 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     return same
 
 
+def rows_equal_at(left: pa.RecordBatch, left_rows: Index, right: pa.RecordBatch, right_rows: Index) -> Mask:
+    """The same of some rows of each, pair by pair; plain numbers are compared where they stand."""
+    same = np.ones(len(left_rows), np.bool_)
+    for a, b in zip(left.columns, right.columns, strict=True):
+        if _is_plain(a) and _is_plain(b):
+            x, y = a.to_numpy()[left_rows], b.to_numpy()[right_rows]
+            same &= (x == y) if pa.types.is_integer(a.type) else (x == y) | (np.isnan(x) & np.isnan(y))
+        else:
+            same &= columns_equal(a.take(pa.array(left_rows)), b.take(pa.array(right_rows)))
+    return same
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Is it of numbers that NumPy compares as Arrow does, and without nulls?"""
+    kind = column.type
+    return not column.null_count and (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64()))
+
+
 def _to_comparable(column: pa.Array) -> pa.Array:
     """Without encodings and names of types that Arrow cannot compare."""
     if isinstance(column, pa.ExtensionArray):

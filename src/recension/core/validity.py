@@ -99,6 +99,10 @@ class Checker(DroppedElements):
         """
         if placed is None and len(batch) == 1 and batch.kind[0] == CTI:
             return self._pass_cti(batch)
+        if placed is None and self._policy != "adjust" and self._are_valid_inserts(batch):
+            if self._live is not None:
+                self._live.add_later(batch)
+            return batch
         faults = _Faults(batch, first_row, file, kind, placed)
         before = frontier_before(batch, self._frontier) if placed is None else placed.before
         salt = None if placed is None else placed.salt
@@ -124,6 +128,13 @@ class Checker(DroppedElements):
             return batch.filter(self.kept & (batch.kind != CTI))
         self._advance(batch, before)
         return batch.filter(faults.ok() & advancing)
+
+    def _are_valid_inserts(self, batch: EventBatch) -> bool:
+        """Are they all inserts, as rows of a table are, none late or empty? Then they pass as they are."""
+        if not batch.has_only_inserts() or not self._judges_lateness:
+            return batch.has_only_inserts()
+        is_late = int(batch.vs.min(initial=FOREVER)) < self._frontier
+        return not is_late and not bool((batch.ve <= batch.vs).any())
 
     def take_by_partition(self) -> list[tuple[str, Index]]:
         """What was dropped or moved since the last call, by reason, of each sub-stream; forgets it."""

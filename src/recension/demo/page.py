@@ -58,8 +58,11 @@ _CAPTIONS: Final = {
 }
 
 
-def page(trace: Trace, verdict: Verdict, engine: str) -> str:
-    """The whole report as HTML."""
+_STEP_THROUGH = "The run can be stepped through, forwards and backwards, on the page beside this one:"
+
+
+def page(trace: Trace, verdict: Verdict, engine: str, inspector: str) -> str:
+    """The whole report as HTML; it names the file in which the inspector shows the run."""
     style = files("recension.demo").joinpath("page.css").read_text(encoding="utf-8")
     title = "One answer out of replicas that disagree"
     body = "".join(
@@ -71,7 +74,8 @@ def page(trace: Trace, verdict: Verdict, engine: str) -> str:
             _table(trace, verdict),
             _late_lease(verdict),
             *_figures(trace, verdict),
-            "<footer>Written by <code>recension demo</code>.</footer>",
+            f"<footer>{_STEP_THROUGH} <code>{escape(inspector)}</code>. "
+            "Written by <code>recension demo</code>.</footer>",
         ]
     )
     head = f'<meta charset="utf-8"><title>Recension: {title}</title><style>{style}</style>'

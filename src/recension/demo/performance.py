@@ -35,8 +35,9 @@ def perform(world: World, console: Console, report: Path, *, on_spark: bool) -> 
         verdict = judge(world, stage)
     print_verdict(verdict, console)
     report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(page(stage.trace, verdict, stage.engine), encoding="utf-8")
-    inspector_beside(report).write_text(run_page(stage.trace), encoding="utf-8")
+    beside = inspector_beside(report)
+    report.write_text(page(stage.trace, verdict, stage.engine, beside.name), encoding="utf-8")
+    beside.write_text(run_page(stage.trace), encoding="utf-8")
     return verdict
 
 

@@ -32,6 +32,7 @@ _MEASURED: Final = (
     "state_rows",
     "state_bytes",
     "dropped",
+    "late",
     "seconds",
     "warnings",
     "events_out",
@@ -147,7 +148,7 @@ class Shown:
 
 def _measured(vertex: dict[str, Any]) -> dict[str, Any]:
     """What a step holds and has done; its CTI as text, since it may be too long for a number there."""
-    return {key: vertex[key] for key in _MEASURED} | {"cti": str(vertex["cti"])}
+    return {key: vertex.get(key) for key in _MEASURED} | {"cti": str(vertex["cti"])}
 
 
 def edge_id(recording: int, edge: int) -> str:

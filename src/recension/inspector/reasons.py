@@ -22,7 +22,7 @@ from recension.inspector.page_data import edge_id, show_value
 from recension.lineage import Why, explain_answer
 from recension.lineage.words import describe_absence, describe_event
 from recension.lowering import lower
-from recension.plan.node import Node, rebuild
+from recension.plan.node import Node, rebuild, walk
 from recension.plan.properties import NOTHING_KNOWN
 from recension.plan.source import Source, Table, sources_of
 from recension.runners.recording import Recording
@@ -42,6 +42,7 @@ class Reasons:
         self._nodes = {number: node for node, number in plan.numbers.items()}
         # The answer by the query as it was written: its steps are those that people know.
         self._nodes[plan.query_vertices["query"]] = query
+        self._written = {node.label for node in walk(query)}
 
     def explain(self, edge: int, elements: Sequence[int], until: int) -> dict[str, Any]:
         """Why there is the event that these elements tell of, by what had come until a step."""
@@ -104,6 +105,8 @@ class Reasons:
     def _tell(self, edge: int, why: Why, until: int) -> dict[str, Any]:
         kind, sources = why.time_type, self._recording.sources
         labels = {vertex["label"]: int(vertex["id"]) for vertex in self._recording.manifest["plan"]}
+        lit = {labels[step.label] for step in why.steps if step.label in labels}
+        lit |= {sources[name] for name in why.named}
         steps = list[dict[str, Any]]()
         for step in why.steps:
             lines = [f"{describe_event(event, kind)}: {words}" for event, words in step.lines[:_LINES]]
@@ -124,8 +127,21 @@ class Reasons:
                 for source, one in named
             ],
             "absences": [describe_absence(one.source, one.region, kind) for one in why.absences],
-            "edges": [edge_id(0, labels[step.label]) for step in why.steps if step.label in labels],
+            "edges": [edge_id(0, number) for number in sorted(lit | self._made_between(lit))],
         }
+
+    def _made_between(self, lit: set[int]) -> set[int]:
+        """The steps that nobody wrote, made by rewrites, on the way from one of some steps to another."""
+        plan = self._recording.manifest["plan"]
+        made = {int(step["id"]) for step in plan if step["label"] not in self._written}
+        from_below, from_above = set(lit), set(lit)
+        for step in plan:  # inputs come first
+            if int(step["id"]) in made and from_below & set(step["inputs"]):
+                from_below.add(int(step["id"]))
+        for step in reversed(plan):
+            if int(step["id"]) in from_above:
+                from_above |= made & set(step["inputs"])
+        return made & from_below & from_above
 
 
 def _as_recorded(node: Node) -> Node:

@@ -103,7 +103,7 @@ class _Player:
         one, kind = self._inputs[place.source], common_kind(self._inputs)
         is_end = place.row == len(one)
         text = "its end" if is_end else str(one.batch.slice(place.row, place.row + 1).to_elements(kind)[0])
-        return Cause(place.source, place.row + 1, text)
+        return Cause(place.source, one.place(place.row) + 1, text)
 
 
 class _Said:
@@ -160,7 +160,8 @@ def _places(
         rows = np.sort(np.concatenate([rows, one.ctis, [len(one)] if one.is_closed else []])).astype(np.int64)
         is_table = isinstance(one.source, Table)
         found += [
-            _Place(_FIRST if is_table else row // batch_size, number, row, name) for row in rows.tolist()
+            _Place(_FIRST if is_table else one.place(row) // batch_size, number, row, name)
+            for row in rows.tolist()
         ]
     found.sort()
     for place, after in zip(found, [*found[1:], None], strict=True):

@@ -5,10 +5,10 @@ A part is whole chains: an event with all its retractions. Rows keep their numbe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from typing import Any
+from functools import cached_property, partial, reduce
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,14 @@ import pyarrow.compute as pc
 from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, inserts, new_end
 from recension.core.errors import StreamError
 from recension.core.formats.reader import StreamReader
+from recension.core.formats.stream_parts import FoundElements, StreamParts
 from recension.core.history import History
+from recension.core.openclose import OPEN
 from recension.core.reconstitution import reconstitute
 from recension.core.rowhash import combine, row_hash
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import TICKS, OneKind, TimeKind, merge_kinds
+from recension.core.validity import frontier_before
 from recension.core.values import values_of
 from recension.denote.lineage import Region
 from recension.denote.order import value_order
@@ -30,6 +33,9 @@ from recension.plan.nodes import Finalize, Source, Table
 from recension.plan.source import require_one_kind, sources_of
 from recension.runners.intake import Data, Intake, require_inputs
 from recension.runners.local import Session
+
+SMALL: Final = 20_000
+"""So many elements run whole: to find out what matters would take longer."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,19 @@ class SourceInput:
     """Does it end with a CTI at the end of time, as a plain table does?"""
     is_mended: bool = False
     """Does a step above mend its retractions? Then elements alone have no history."""
+    places: Index | None = None
+    """Of a part: where each element is in the whole, and then how long that is."""
 
     def __len__(self) -> int:
         return len(self.batch)
+
+    def part(self, region: Region) -> SourceInput:
+        """An input that has all of a region: it is all here."""
+        return self
+
+    def place(self, row: int) -> int:
+        """Where an element, or the end, is in the whole."""
+        return row if self.places is None else int(self.places[row])
 
     @cached_property
     def ctis(self) -> Index:
@@ -67,7 +83,7 @@ class SourceInput:
 
     def _rows_where(self, where: tuple[tuple[str, Any], ...]) -> Index:
         """The rows with these values, at all times: they are asked for again when more time is needed."""
-        key = tuple((name, value_order(value)) for name, value in where)
+        key = _key_of(where)
         if key not in self._found:
             keep = self.batch.is_data()
             for name, value in where:
@@ -99,21 +115,114 @@ class SourceInput:
             return replace(session.history(), time_type=TICKS)
 
 
+def _key_of(where: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+    return tuple((name, value_order(value)) for name, value in where)
+
+
 def _touching(history: History, region: Region) -> History:
     return history.filter((history.vs <= region.end) & (history.ve >= region.start))
 
 
-def read_inputs(plan: Node, inputs: Mapping[str, Data], *, close: bool = False) -> dict[str, SourceInput]:
-    """All inputs of a query, checked as a run checks them; with ``close`` all of them are closed."""
+@dataclass(frozen=True)
+class FileInput:
+    """A source in files that are too large to read whole: of each region its part, and all CTIs."""
+
+    source: Source
+    stream: StreamParts
+    read_all: Callable[[], EventBatch]
+    kind: TimeKind
+    is_closed: bool
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def history(self, region: Region) -> History:
+        """The events of a region as they are in the end; of rows with keys, the rows as they came."""
+        return self.part(region).history(region)
+
+    def part(self, region: Region) -> SourceInput:
+        """An input that has all of a region."""
+        key = region.start, region.end, _key_of(region.where)
+        if key not in self._parts:
+            found = self._find(region.where)
+            self._parts[key] = self._whole if found is None else self._read(found, region)
+        return self._parts[key]
+
+    def _read(self, found: FoundElements, region: Region) -> SourceInput:
+        batch = found.batch
+        near = batch.is_data() & (batch.vs <= region.end)
+        if region.start > BEGINNING and not self.source.are_rows:
+            # The elements of an event have one start, wherever it ends.
+            starts = batch.vs[near & (new_end(batch) >= region.start)]
+            near &= np.isin(batch.vs, starts)
+        is_new = (batch.kind == CTI) & (batch.vs > frontier_before(batch, BEGINNING))
+        # A CTI that does not advance is not counted as an element.
+        stale = found.places[(batch.kind == CTI) & ~is_new]
+        part = found.filter(near | is_new)
+        places = np.append(part.places, len(self.stream))
+        places -= np.searchsorted(stale, places)
+        return SourceInput(self.source, self.stream.read(part), self.kind, self.is_closed, places=places)
+
+    def _find(self, where: tuple[tuple[str, Any], ...]) -> FoundElements | None:
+        """Times and places of the elements with these values, and of CTIs; None if some open and close."""
+        key = _key_of(where)
+        if key not in self._found:
+
+            def keep(batch: EventBatch) -> Mask:
+                wanted: Mask = batch.is_data()
+                for name, value in where:
+                    wanted &= equal_rows(batch.payload.column(name), value)
+                wanted |= (batch.kind == CTI) | (batch.kind >= OPEN)
+                return wanted
+
+            found = self.stream.find([name for name, _ in where], keep)
+            self._found[key] = None if bool((found.batch.kind >= OPEN).any()) else found
+        return self._found[key]
+
+    @cached_property
+    def _found(self) -> dict[tuple[Any, ...], FoundElements | None]:
+        return {}
+
+    @cached_property
+    def _parts(self) -> dict[tuple[Any, ...], SourceInput]:
+        return {}
+
+    @cached_property
+    def _whole(self) -> SourceInput:
+        return SourceInput(self.source, self.read_all(), self.kind, self.is_closed)
+
+
+Input: TypeAlias = SourceInput | FileInput
+
+
+def read_inputs(
+    plan: Node, inputs: Mapping[str, Data], *, close: bool = False, small: int = SMALL
+) -> dict[str, Input]:
+    """All inputs of a query, checked as a run checks them; with ``close`` all of them are closed.
+
+    Of files with more than ``small`` elements parts are read, if that can be done, and checked.
+    """
     sources = sources_of(plan)
     require_inputs(inputs, sources)
     unchecked = Session({"query": plan}, history_limit=0).unchecked_sources
-    times, found = OneKind(), dict[str, SourceInput]()
+    times, found = OneKind(), dict[str, Input]()
     for name, source in sources.items():
-        batch, kind, is_table = _read(source, inputs[name], name not in unchecked, times)
-        found[name] = SourceInput(_as_one_stream(source), batch, kind, is_table or close, name in unchecked)
+        one, data = _as_one_stream(source), inputs[name]
+        if name not in unchecked and isinstance(data, StreamReader) and (parts := _parts(one, data, small)):
+            read_all = partial(_read_all, source, data)
+            found[name] = FileInput(one, parts, read_all, data.kind, data.is_table or close)
+            continue
+        batch, kind, is_table = _read(source, data, name not in unchecked, times)
+        found[name] = SourceInput(one, batch, kind, is_table or close, name in unchecked)
     require_one_kind(plan, {name: one.kind for name, one in found.items()})
     return found
+
+
+def _parts(source: Source, reader: StreamReader, small: int) -> StreamParts | None:
+    if isinstance(source, Table):
+        return None
+    parts = reader.parts()
+    return parts if parts is not None and len(parts) > small else None
 
 
 def without_partitions(plan: Node) -> Node:
@@ -132,7 +241,7 @@ def _as_one_stream(source: Source) -> Source:
     return replace(source, partition=(), order=(), partitions=None, idle=None, run=None, sequence=())
 
 
-def common_kind(inputs: Mapping[str, SourceInput]) -> pa.DataType:
+def common_kind(inputs: Mapping[str, Input]) -> pa.DataType:
     """The type of the times of all inputs."""
     kind = reduce(merge_kinds, (one.kind for one in inputs.values()), None)
     return TICKS if kind is None else kind
@@ -141,11 +250,15 @@ def common_kind(inputs: Mapping[str, SourceInput]) -> pa.DataType:
 def _read(source: Source, data: Data, checks: bool, times: OneKind) -> tuple[EventBatch, TimeKind, bool]:
     is_table = isinstance(source, Table)
     if isinstance(data, StreamReader):
-        batches = list(data)
-        return concat(batches) if batches else empty(source.columns), data.kind, is_table or data.is_table
+        return _read_all(source, data), data.kind, is_table or data.is_table
     intake = Intake(source, check_orphans=checks, times=times)
     push = intake.judge(data)
     return intake.take(push), push.kind, is_table or intake.is_table
+
+
+def _read_all(source: Source, reader: StreamReader) -> EventBatch:
+    batches = list(reader)
+    return concat(batches) if batches else empty(source.columns)
 
 
 def to_inserts(history: History) -> EventBatch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +21,12 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS
 from recension.denote.lineage import Lineage, Region
 from recension.denote.order import History
-from recension.lineage.inputs import SourceInput, equal_rows, to_inserts
+from recension.lineage.inputs import SMALL, Input, equal_rows, to_inserts
 from recension.lineage.rules import lineage_of
 from recension.plan.node import Node, walk
 from recension.plan.nodes import Source
 from recension.plan.source import Leaf
 from recension.runners.local import Session
-
-SMALL: Final = 20_000
-"""So many elements run whole: to find out what matters would take longer."""
 
 
 class Widen(Exception):  # noqa: N818 (a request, no error)
@@ -92,7 +89,7 @@ def _filter(history: HistoryTable, where: Sequence[tuple[str, Any]]) -> HistoryT
 class Replay:
     """A query over its inputs, of which as much is run as is asked for."""
 
-    def __init__(self, plan: Node, inputs: Mapping[str, SourceInput], small: int = SMALL) -> None:
+    def __init__(self, plan: Node, inputs: Mapping[str, Input], small: int = SMALL) -> None:
         self.plan, self.inputs = plan, inputs
         self.steps = list(walk(plan))
         self.lineages: dict[Node, Lineage] = {

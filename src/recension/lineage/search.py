@@ -24,8 +24,8 @@ from recension.core.values import rows_of
 from recension.denote.lineage import Basis, EachEvent, EqualEvents, Region, identity, region_of
 from recension.denote.order import History, Key
 from recension.lineage.biography import tell_biography
-from recension.lineage.inputs import common_kind, read_inputs, without_partitions
-from recension.lineage.replay import SMALL, Replay, Widen
+from recension.lineage.inputs import SMALL, common_kind, read_inputs, without_partitions
+from recension.lineage.replay import Replay, Widen
 from recension.lineage.result import Absence, Named, Question, Step, Why, is_same
 from recension.lineage.words import StepWords, describe_event
 from recension.plan.node import Node
@@ -34,6 +34,8 @@ from recension.runners.local import BATCH_SIZE
 
 T = TypeVar("T")
 _NEAR = 3
+# An input that no step needs: its CTIs are told of all the same.
+_NOTHING = Region(BEGINNING, BEGINNING)
 
 
 def explain_answer(
@@ -49,7 +51,7 @@ def explain_answer(
     small: int = SMALL,
 ) -> Why:
     """Why the one answer is what it is that has these columns and is true at this time."""
-    read = read_inputs(plan, inputs, close=close)
+    read = read_inputs(plan, inputs, close=close, small=small)
     plan = without_partitions(plan)
     replay = Replay(plan, read, small)
     search = _Search(replay, common_kind(read))
@@ -63,7 +65,8 @@ def explain_answer(
     told = None
     if biography:
         keys = replay.keys() if replay.is_small else replay.regions
-        told = tell_biography(plan, read, replay.regions, keys, question, found, batch_size)
+        parts = {name: one.part(replay.regions.get(name, _NOTHING)) for name, one in read.items()}
+        told = tell_biography(plan, parts, replay.regions, keys, question, found, batch_size)
     return Why(found, question, search.kind, trace.steps, named, trace.absences, told)
 
 

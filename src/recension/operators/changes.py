@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
-from recension.core.netting import cancel
+from recension.core.netting import cancel, order_of
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks
 
@@ -159,4 +159,8 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
 def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
     """How `changes` are put in order of time, and at one time what goes before what comes."""
     is_insert = old == vs
-    return np.lexsort((is_insert, np.where(is_insert, vs, np.minimum(old, new))))
+    sync = np.where(is_insert, vs, np.minimum(old, new))
+    first = int(sync.min(initial=FOREVER))
+    if int(sync.max(initial=first)) - first < 2**47:
+        return order_of((sync - first << 1) + is_insert, is_stable=True)
+    return np.lexsort((is_insert, sync))

@@ -140,4 +140,4 @@ class _Sweep:
 
 def _pack(kinds: Sequence[Spans]) -> KeyPacking:
     times = [time for spans in kinds for time in (spans.start, spans.end)]
-    return KeyPacking.for_keys([spans.owner for spans in kinds], times, is_invertible=True)
+    return KeyPacking.for_keys([spans.owner for spans in kinds], times, by_shifts=True)

@@ -31,7 +31,7 @@ from recension.operators.pipeline import (
     restore_all,
 )
 from recension.runners.feedback import OUTSIDE, Feedback
-from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count
+from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count, late_count
 from recension.runners.snapshot import PLAN, plan_table, require_same_plan
 
 _log: Final = logging.getLogger("recension")
@@ -184,7 +184,8 @@ class Engine:
             operator = self._vertices[number].operator
             found = replace(metrics, **dict(zip(COUNTERS, counted, strict=True)))
             if operator is not None:
-                found.dropped = dropped_count(operator.counts())
+                counts = operator.counts()
+                found.dropped, found.late = dropped_count(counts), late_count(counts)
             if operator is not None and number in self._order:
                 found.state_rows, found.state_bytes = operator.state_rows(), operator.state_bytes()
             if isinstance(operator, LogicalMerge):

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
+import numpy as np
+
 from recension.core.batch import RETRACT, EventBatch
 from recension.core.partitions import PartitionProgress
 from recension.core.repeats import REPEATED
 from recension.core.ticks import BEGINNING
-from recension.core.validity import ADJUSTED, STALE_CTI
+from recension.core.validity import ADJUSTED, LATE, STALE_CTI
 from recension.operators.pipeline import Flow
 
 ROWS_WITHOUT_CTI: Final = 1_000_000
@@ -34,6 +36,8 @@ class Metrics:
     state_bytes: int = 0
     seconds: float = 0.0
     dropped: int = 0
+    late: int = 0
+    """Elements that broke a CTI: dropped, or moved to it."""
     skipped: int = 0
     """Elements that no reader wanted, by feedback."""
     inputs: list[str] = field(default_factory=list)
@@ -52,13 +56,13 @@ class Metrics:
     def count_in(self, batch: EventBatch) -> None:
         """Count elements that come in."""
         self.events_in += len(batch)
-        self.retractions_in += int((batch.kind == RETRACT).sum())
+        self.retractions_in += int(np.count_nonzero(batch.kind == RETRACT))
 
     def count_out(self, flow: Flow) -> None:
         """Count what is given in one step."""
         for batch in flow.batches:
             self.events_out += len(batch)
-            self.retractions_out += int((batch.kind == RETRACT).sum())
+            self.retractions_out += int(np.count_nonzero(batch.kind == RETRACT))
         if flow.cti is not None:
             self.cti = flow.cti
 
@@ -74,6 +78,11 @@ counters_of: Final[Callable[[Metrics], tuple[Any, ...]]] = attrgetter(*COUNTERS)
 def dropped_count(counts: Counter[str]) -> int:
     """How many elements were dropped. Moved ones, repeats and CTIs that say nothing new are not."""
     return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI))
+
+
+def late_count(counts: Counter[str]) -> int:
+    """How many elements broke a CTI: those that were dropped for it, and those that were moved."""
+    return counts[LATE] + counts[ADJUSTED]
 
 
 class NoCtiWarning:

@@ -33,7 +33,7 @@ from recension.runners.answers import QueryAnswers
 from recension.runners.engine import Engine, elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
-from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count
+from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count, late_count
 from recension.runners.paced_partitions import PacedPartitions
 from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
 from recension.runners.session_lock import RefusedError
@@ -296,13 +296,13 @@ class QueryRun:
         for name, intake in self.intakes.items():
             if (number := self.plan.source_vertices[name]) < len(metrics):
                 line = metrics[number]
-                line.dropped = dropped_count(intake.counts)
+                line.dropped, line.late = dropped_count(intake.counts), late_count(intake.counts)
                 line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
                 line.partitions, line.held_back_by = intake.progress(), intake.held_back_by()
             for number, paced in intake.paced_steps().items():
                 if number < len(metrics):
                     line = metrics[number]
-                    line.dropped = dropped_count(paced.counts)
+                    line.dropped, line.late = dropped_count(paced.counts), late_count(paced.counts)
                     line.state_rows, line.state_bytes = paced.state_rows(), paced.state_bytes()
                     line.partitions, line.held_back_by = paced.progress(), paced.held_back_by()
         return metrics

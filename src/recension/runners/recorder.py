@@ -215,6 +215,7 @@ def describe_vertices(plan: PhysicalPlan, metrics: Sequence[Metrics]) -> list[di
                 "state_rows": done.state_rows,
                 "state_bytes": done.state_bytes,
                 "dropped": done.dropped,
+                "late": done.late,
                 "seconds": round(done.seconds, 6),
                 "warnings": done.warnings,
                 "events_out": done.events_out,

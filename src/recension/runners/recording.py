@@ -185,6 +185,11 @@ def _read(file: Path, size: int | None, *, is_closed: bool) -> Iterator[pa.Recor
             raise FormatError(describe_file_error(why), file=str(file)) from None
 
 
+def is_recording(path: Path) -> bool:
+    """Is there a recording, finished or not?"""
+    return (path / MANIFEST).is_file()
+
+
 def read_recording(path: str | PathLike[str]) -> Recording:
     """The recording in a directory; it may still be being written, and what came so far is read.
 

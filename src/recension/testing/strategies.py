@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ _EXTREMES: Final[dict[pa.DataType, list[Any]]] = {
 }
 # One size for all: Hypothesis takes zeros where the size of a draw depends on what it varied before it.
 _ROLLS: Final = st.binary(min_size=128, max_size=128)
+_COPIES: Final = st.sampled_from([1, 1, 1, 1, 2, 3])
 _STARTS: Final = range(HORIZON - 1)
 _FINITE: Final = [(vs, ve) for vs in _STARTS for ve in range(vs + 1, HORIZON + 1)]
 _LIFETIMES: Final = _FINITE + [(vs, FOREVER) for vs in _STARTS[1:]]
@@ -87,12 +89,20 @@ def histories(
     extremes: bool = False,
 ) -> list[Event]:
     """Histories with duplicates; ``keyed``: (vs, payload) is a key; ``strict``: no two starts are equal."""
+    found = draw(_event_lists(schema, min_size, max_size, keyed, strict, extremes))
+    if keyed or strict:
+        return found
+    return [copy for event in found for copy in [event] * draw(_COPIES)]
+
+
+@cache
+def _event_lists(
+    schema: pa.Schema, min_size: int, max_size: int, keyed: bool, strict: bool, extremes: bool
+) -> SearchStrategy[list[Event]]:
+    """Kept: to make a strategy takes as long as to draw from it."""
     unique = (lambda e: e.vs) if strict else (lambda e: (e.vs, payload_key(e.payload))) if keyed else None
     one = events(payloads(schema, extremes=extremes))
-    found = draw(st.lists(one, min_size=min_size, max_size=max_size, unique_by=unique))
-    if unique is not None:
-        return found
-    return [copy for event in found for copy in [event] * draw(st.sampled_from([1, 1, 1, 1, 2, 3]))]
+    return st.lists(one, min_size=min_size, max_size=max_size, unique_by=unique)
 
 
 @st.composite

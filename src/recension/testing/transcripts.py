@@ -31,6 +31,7 @@ mappings by input. Elements may be one text or a list of texts; use ``|`` where 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -314,7 +315,7 @@ class YamlNode:
 def _compose(file: Path) -> YamlNode:
     """The whole of a YAML file."""
     try:
-        node = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        node = _compose_node(file.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as why:
         mark = why.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -322,3 +323,10 @@ def _compose(file: Path) -> YamlNode:
     if node is None:
         raise TranscriptError("the file is empty", file, 1, 1)
     return YamlNode(node, file)
+
+
+def _compose_node(text: str) -> Any:
+    """In C, where PyYAML was built with it, which is fast; in Python errors say better where they are."""
+    with suppress(AttributeError, yaml.YAMLError):
+        return yaml.compose(text, Loader=yaml.CSafeLoader)
+    return yaml.compose(text, Loader=yaml.SafeLoader)

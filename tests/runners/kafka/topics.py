@@ -50,7 +50,8 @@ def read_all(address: str, topic: str) -> list[Any]:
     found: list[Any] = []
     missing = sum(ends.values())
     while missing > len(found):
-        more = consumer.consume(1000, 5.0)
+        # It waits for as many as it is asked for.
+        more = consumer.consume(min(1000, missing - len(found)), 5.0)
         assert more, "messages do not come"
         found += [message for message in more if message.error() is None]
     consumer.close()

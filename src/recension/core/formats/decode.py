@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -113,6 +113,9 @@ def _describe_fault(reason: str, at: int, read: _RowColumns) -> str:
 
 def _normalize(batch: EventBatch) -> EventBatch:
     """What an element's kind does not use takes its fixed value, whatever the file says there."""
+    if batch.has_only_inserts():
+        size = len(batch)
+        return replace(batch, new_ve=np.full(size, FOREVER), count=np.zeros(size, np.int64))
     is_cti, is_external = batch.kind == CTI, batch.kind == EXTERNAL_CTI
     return EventBatch(
         batch.kind,
@@ -186,6 +189,8 @@ class _RowColumns:
         """Where each lifetime ends; a row of points ends a tick after its start."""
         if self.layout.is_points:
             starts = self.times(self.layout.times.vs)
+            if int(starts.max(initial=BEGINNING)) < FOREVER:
+                return starts + 1
             return np.where(starts == FOREVER, starts, starts + (starts != FOREVER))
         return self.times(self.layout.times.ve)
 

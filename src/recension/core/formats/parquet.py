@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,19 +35,47 @@ class ParquetRows:
         require_size(path, seal)
         with format_errors(str(path)), self._open([]) as file:
             self.schema: pa.Schema = require_readable(file.schema_arrow)
-            there = file.metadata.num_rows
-        if rows is not None and there != rows:
+            groups = [file.metadata.row_group(at).num_rows for at in range(file.metadata.num_row_groups)]
+        # The place of the first row of every row group; at the end, how many rows there are.
+        self._groups: Index = np.cumsum([0, *groups], dtype=np.int64)
+        if rows is not None and self._groups[-1] != rows:
+            there = self._groups[-1]
             raise FormatError(f"{there:,} rows, where the manifest says {rows:,}", file=str(path))
+
+    @property
+    def count(self) -> int | None:
+        """How many rows there are; None if some are deleted."""
+        return int(self._groups[-1]) if self._without is None else None
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, ``size`` rows at a time."""
+        with self._read(wanted) as file:
+            batches = map(validate_batch, file.iter_batches(size, columns=wanted.names, use_threads=False))
+            yield from batches if self._without is None else _without_rows(batches, self._without)
+
+    def batches_with(self, wanted: pa.Schema, size: int, rows: Index) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Those batches that have one of some rows (from 0, ascending), and where each begins.
+
+        Row groups without any of them are not read. No row may be deleted.
+        """
+        groups = np.unique(np.searchsorted(self._groups, rows, "right") - 1)
+        with self._read(wanted) as file:
+            for group in groups.tolist():
+                first = int(self._groups[group])
+                for batch in file.iter_batches(size, [group], columns=wanted.names, use_threads=False):
+                    low, high = np.searchsorted(rows, (first, first + len(batch)))
+                    if low < high:
+                        yield first, validate_batch(batch)
+                    first += len(batch)
+
+    @contextmanager
+    def _read(self, wanted: pa.Schema) -> Iterator[Any]:
         # Few kinds, many rows: as a dictionary they cost a byte of decoding instead of a string each.
         few = [KIND] if KIND in wanted.names else []
         require_seal(self._path, self._seal)
         self._seal = ""
         with format_errors(str(self._path)), self._open(few) as file:
-            batches = map(validate_batch, file.iter_batches(size, columns=wanted.names, use_threads=False))
-            yield from batches if self._without is None else _without_rows(batches, self._without)
+            yield file
 
     def _open(self, dictionaries: list[str]) -> Any:
         # Spark's old timestamps (INT96) would else become nanoseconds, which end in the year 2262.

@@ -37,9 +37,11 @@ from recension.core.formats.stream_files import (
     PlacedChunk,
     StreamFile,
     agreed_payload,
+    files_in_order,
     read_chunks,
     read_placed,
 )
+from recension.core.formats.stream_parts import StreamParts, can_read_parts
 from recension.core.formats.versions import NEWEST, Version
 from recension.core.history import History
 from recension.core.openclose import OpenClose
@@ -228,6 +230,17 @@ class StreamReader:
             batch = one.check(chunk)
             if len(batch):
                 yield batch
+
+    def parts(self) -> StreamParts | None:
+        """Parts of it without the rest: of Parquet files in order, if nothing is dropped or moved."""
+        if self._places is not None or self._checking.policy != "raise":
+            return None
+        files = files_in_order(self._files, self._size)
+        if files is None or not all(can_read_parts(file) for file in files):
+            return None
+        return StreamParts(
+            files, self.schema, lambda chunk: _Pass(self.schema, self._checking, self.kind).check(chunk)
+        )
 
     def _check_placed(self) -> Iterator[EventBatch]:
         """The valid elements of all sub-streams, then their CTI; or those of one, without repeats."""

@@ -155,6 +155,14 @@ def read_chunks(
             yield from _read_file(members[0], decoder, payload, size)
 
 
+def files_in_order(files: Sequence[StreamFile], size: int) -> list[StreamFile] | None:
+    """The files as they are read one after the other; None if rows of several have to be sorted."""
+    if not any(file.layout.has_order for file in files):
+        return list(files)
+    groups = list(_group_overlapping(files, size))
+    return None if any(is_mixed for _, is_mixed in groups) else [members[0] for members, _ in groups]
+
+
 def _read_file(file: StreamFile, decoder: Decoder, payload: pa.Schema, size: int) -> Iterator[FileChunk]:
     first_row = 1
     for rows in file.rows.batches(file.columns_to_read(payload), size):

@@ -418,33 +418,68 @@ export class Streams {
   }
 }
 
-/** The events of two edges that only one of them has at a moment; columns are matched by name. */
-export function differ(left, right, moment) {
-  const bag = new Map();
-  const names = left.columns.map((column) => column.name);
-  const same = names.length === right.columns.length && names.every((name) => right.columns.some((column) => column.name === name));
-  if (!same && left.bars && right.bars) return null;
-  const key = (edge, bar, end) => {
-    const element = edge.barElement.data[bar];
-    const texts = names.map((name) => JSON.stringify(edge.columns.find((column) => column.name === name)?.text(element) ?? null));
-    return `${texts.join(",")}|${edge.vs.data[element]}|${end}`;
-  };
-  for (const [bar, end] of believed(left, moment)) {
-    const found = key(left, bar, end);
-    if (bag.has(found)) bag.get(found).push(bar); else bag.set(found, [bar]);
+/** Two edges laid over each other. Equal payloads and starts are found once; at a moment only their ends are compared. */
+export class Comparison {
+  constructor(left, right) {
+    this.left = left;
+    this.right = right;
+    const names = left.columns.map((column) => column.name);
+    const isSame = names.length === right.columns.length && names.every((name) => right.columns.some((column) => column.name === name));
+    this.isPossible = isSame || !left.bars || !right.bars;
+    if (!this.isPossible) return;
+    const numbers = new Map();
+    const numberOf = (payload, start) => {
+      const key = `${payload}|${start}`;
+      let number = numbers.get(key);
+      if (number === undefined) numbers.set(key, (number = numbers.size));
+      return number;
+    };
+    const payloads = new Map();
+    const asLeft = (own, element) => {
+      if (!payloads.has(own)) payloads.set(own, left.payloadNamed(right.textsOf(element)) ?? `right ${own}`);
+      return payloads.get(own);
+    };
+    const startOf = (edge, bar) => edge.vs.data[edge.barElement.data[bar]];
+    this.leftNumbers = Uint32Array.from({ length: left.bars }, (_, bar) => numberOf(left.barPayload.data[bar], startOf(left, bar)));
+    this.rightNumbers = Uint32Array.from({ length: right.bars }, (_, bar) => numberOf(asLeft(right.barPayload.data[bar], right.barElement.data[bar]), startOf(right, bar)));
+    // Of each number the bars of the left edge that are there and have no match yet, as a chain.
+    this.heads = new Int32Array(numbers.size);
+    this.nexts = new Int32Array(left.bars);
   }
-  const onlyRight = new Set();
-  for (const [bar, end] of believed(right, moment)) {
-    const there = bag.get(key(right, bar, end));
-    if (there?.length) there.pop(); else onlyRight.add(bar);
-  }
-  return { onlyLeft: new Set([...bag.values()].flat()), onlyRight };
-}
 
-function* believed(edge, moment) {
-  for (let bar = 0; bar < edge.bars; bar++) {
-    const end = edge.endAt(bar, moment);
-    if (end > edge.barStart.data[bar]) yield [bar, edge.endTickAt(bar, moment)];
+  /** The bars that only one of the two has at a moment; columns are matched by name, null if they are others. */
+  at(moment) {
+    if (!this.isPossible) return null;
+    const { left, right, heads, nexts } = this;
+    heads.fill(-1);
+    for (let bar = left.bars - 1; bar >= 0; bar--) {
+      if (!(left.endAt(bar, moment) > left.barStart.data[bar])) continue;
+      nexts[bar] = heads[this.leftNumbers[bar]];
+      heads[this.leftNumbers[bar]] = bar;
+    }
+    const onlyRight = new Set();
+    for (let bar = 0; bar < right.bars; bar++) {
+      if (right.endAt(bar, moment) > right.barStart.data[bar] && !this.match(bar, moment)) onlyRight.add(bar);
+    }
+    const onlyLeft = new Set();
+    for (const head of heads) for (let bar = head; bar >= 0; bar = nexts[bar]) onlyLeft.add(bar);
+    return { onlyLeft, onlyRight };
+  }
+
+  /** Take a bar with the same end out of its chain; false if there is none. */
+  match(bar, moment) {
+    const { left, right, heads, nexts } = this;
+    const number = this.rightNumbers[bar];
+    const end = right.endAt(bar, moment);
+    const isExact = Number.isSafeInteger(end) || !Number.isFinite(end);
+    let last = -1;
+    for (let other = heads[number]; other >= 0; last = other, other = nexts[other]) {
+      if (left.endAt(other, moment) !== end) continue;
+      if (!isExact && left.endTickAt(other, moment) !== right.endTickAt(bar, moment)) continue;
+      if (last < 0) heads[number] = nexts[other]; else nexts[last] = nexts[other];
+      return true;
+    }
+    return false;
   }
 }
 

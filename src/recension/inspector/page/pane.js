@@ -1,6 +1,6 @@
 // A pane: one edge, perhaps over another, as a picture and as a table of what is in view.
 import { count, counted, make, writePayload } from "./dom.js";
-import { changesBetween, differ } from "./model.js";
+import { changesBetween, Comparison } from "./model.js";
 import { AXIS, GUTTER, Layout, Picture } from "./timeline.js";
 import { toNumber } from "./times.js";
 
@@ -162,10 +162,16 @@ export class Pane {
   }
 
   difference() {
-    const key = `${this.other.id} ${this.app.moment} ${this.edge.size} ${this.other.size}`;
-    if (this.differenceKey !== key) {
-      this.differenceKey = key;
-      this.found = differ(this.edge, this.other, this.app.moment);
+    const { edge, other } = this;
+    const pair = `${other.id} ${edge.size} ${other.size}`;
+    if (this.pairKey !== pair) {
+      this.pairKey = pair;
+      this.comparison = new Comparison(edge, other);
+      this.differenceAt = undefined;
+    }
+    if (this.differenceAt !== this.app.moment) {
+      this.differenceAt = this.app.moment;
+      this.found = this.comparison.at(this.app.moment);
     }
     return this.found;
   }

@@ -84,13 +84,16 @@ export class PlanGraph {
         numbers.textContent = "not recorded";
         continue;
       }
-      const { dropped, state_rows: held } = about;
+      const { dropped, late, state_rows: held } = about;
       const { inserts, retractions } = edge ? edge.countsAt(moment) : { inserts: about.events_out - about.retractions_out, retractions: about.retractions_out };
       const rate = edge ? Math.round(this.streams.rateAt(edge, moment)) : 0;
-      const more = [rate ? `${count(rate)}/s` : "", dropped ? `${count(dropped)} dropped` : "", held ? `${count(held)} held` : ""].filter(Boolean).join(" · ");
+      const more = [rate ? `${count(rate)}/s` : "", late ? `${count(late)} late` : "", dropped ? `${count(dropped)} dropped` : "", held ? `${count(held)} held` : ""].filter(Boolean).join(" · ");
       numbers.textContent = `+${count(inserts)}  −${count(retractions)}` + (more ? ` · ${more}` : "");
       const cti = edge ? edge.ctiAt(moment) : BigInt(about.cti);
-      until.textContent = (edge ? "" : "not recorded · ") + (cti === undefined || cti === BEGINNING ? "nothing final" : `final to ${this.times.write(cti)}`);
+      const words = (edge ? "" : "not recorded · ") + (cti === undefined || cti === BEGINNING ? "nothing final" : `final to ${this.times.write(cti)}`);
+      // The second is near enough here; in full it is what is said to who points at it.
+      until.textContent = words.replace(/(:\d\d)\.\d+/, "$1");
+      button.title += `\n${words}`;
     }
     for (const line of this.lines.children) line.classList.toggle("lit", lit.has(line.dataset.from) && lit.has(line.dataset.to));
   }
@@ -99,6 +102,6 @@ export class PlanGraph {
 /** A step in words, for who points at it. */
 export function describeStep(about) {
   return [about.label, `columns: ${about.columns}`, about.known && `known: ${about.known}`, about.chosen && `chosen: ${about.chosen}`,
-    about.events_out !== null && `state: ${count(about.state_rows)} rows, ${count(about.state_bytes)} bytes; dropped: ${count(about.dropped)}; worked ${about.seconds.toFixed(3)} s`,
+    about.events_out !== null && `state: ${count(about.state_rows)} rows, ${count(about.state_bytes)} bytes; late: ${count(about.late ?? 0)}; dropped: ${count(about.dropped)}; worked ${about.seconds.toFixed(3)} s`,
     ...about.warnings, about.recorded ? "" : "this edge was not recorded: record it with edges=\"all\""].filter(Boolean).join("\n");
 }

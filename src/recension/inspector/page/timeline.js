@@ -18,6 +18,8 @@ export const GUTTER = 132;
 const MOST_ROWS = 200;
 const MOST_PARTS = 64;
 const MOST_LABELS = 400;
+const LEAST_LETTERS = 6;
+const ALL_FINAL = "all final →";
 
 /** Which bars of an edge stand where. */
 export class Layout {
@@ -267,7 +269,8 @@ export class Picture {
     for (const [bar, left, y, wide, split] of labels) {
       const text = this.label(bar);
       const room = Math.floor((wide - 8) / 6.4);
-      if (room < 2) continue;
+      // A few letters of a longer text say nothing.
+      if (room < Math.min(text.length, LEAST_LETTERS)) continue;
       const cut = text.length > room ? text.slice(0, room - 1) + "…" : text;
       context.fillStyle = left + 5 + cut.length * 3.2 < split && !(dims && !marks.has(bar)) ? colours["on-final"] : colours.ink;
       context.fillText(cut, left + 5, y + BAR / 2 + 1);
@@ -354,7 +357,12 @@ export class Picture {
     const { context } = this;
     context.fillStyle = colours.cti;
     if (x >= this.width || toNumber(cti) === Infinity) {
-      context.fillText("all final →", this.width - 66, AXIS / 2);
+      // On a ground of its own: it may stand where a mark of the axis is.
+      const wide = context.measureText(ALL_FINAL).width + 10;
+      context.fillStyle = colours.panel;
+      context.fillRect(this.width - wide, 0, wide, AXIS - 1);
+      context.fillStyle = colours.cti;
+      context.fillText(ALL_FINAL, this.width - wide + 6, AXIS / 2);
     } else if (x >= GUTTER) {
       context.fillRect(x - 1, 0, 2, this.height);
       context.beginPath();

@@ -271,54 +271,61 @@ class KeyPacking:
     """(group, time) as one whole number in the same order: the time as an offset, or a rank if that is long.
 
     The beginning of time is the first offset, the end of time the last one: no other time is at ``low`` or
-    after ``high``.
+    after ``high``. ``has_ends`` says that one of them is among the times.
     """
 
     width: int
     low: int
     high: int
     ranked: Ticks | None
+    has_ends: bool
 
     @staticmethod
-    def for_keys(
-        groups: Sequence[Index], times: Sequence[Ticks], *, is_invertible: bool = False
-    ) -> KeyPacking:
-        """A packing for all these keys: tight, or one that `unpack` can invert, which wastes up to a bit."""
-        low, high = _range_of(times)
-        rounded = _power_of_two if is_invertible else int
+    def for_keys(groups: Sequence[Index], times: Sequence[Ticks], *, by_shifts: bool = False) -> KeyPacking:
+        """A packing for all these keys: tight, or one unpacked by shifts, which wastes up to a bit."""
+        low, high, has_ends = _range_of(times)
+        rounded = _power_of_two if by_shifts else int
         width, ranked = rounded(high - low + 2), None
         if (max(int(group.max(initial=0)) for group in groups) + 1) * width > 2**62:
             ranked = distinct(np.concatenate(times))
             width = rounded(len(ranked))
-        return KeyPacking(width, low, high, ranked)
+        return KeyPacking(width, low, high, ranked, has_ends)
 
     def pack(self, group: Index, time: Ticks) -> Index:
         """One number per key."""
         if self.ranked is not None:
             code = np.searchsorted(self.ranked, time)
         else:
-            code = np.minimum(np.maximum(time, self.low), self.high + 1) - self.low
+            within = np.minimum(np.maximum(time, self.low), self.high + 1) if self.has_ends else time
+            code = within - self.low
         packed: Index = group * self.width + code
         return packed
 
     def unpack(self, packed: Index) -> tuple[Index, Ticks]:
         """The keys of these numbers."""
-        group, code = packed >> (self.width.bit_length() - 1), packed & (self.width - 1)
+        if self.width & (self.width - 1):
+            group = packed // self.width
+            code = packed - group * self.width
+        else:
+            group, code = packed >> (self.width.bit_length() - 1), packed & (self.width - 1)
         if self.ranked is not None:
             return group, self.ranked[code]
+        if not self.has_ends:
+            return group, code + self.low
         time = np.where(code > self.high - self.low, FOREVER, code + self.low)
         return group, np.where(code == 0, BEGINNING, time)
 
 
-def _range_of(times: Sequence[Ticks]) -> tuple[int, int]:
-    """Just before the first time and at the last, the beginning and the end of time left out."""
+def _range_of(times: Sequence[Ticks]) -> tuple[int, int, bool]:
+    """Just before the first time and at the last, without the ends of time; and whether those are there."""
     low = min((int(one.min()) for one in times if len(one)), default=0)
     high = max((int(one.max()) for one in times if len(one)), default=0)
-    if low == BEGINNING or high == FOREVER:
+    has_ends = low == BEGINNING or high == FOREVER
+    if has_ends:
         every = np.concatenate(times)
         every = every[(every != BEGINNING) & (every != FOREVER)]
         low, high = (int(every.min()), int(every.max())) if len(every) else (0, 0)
-    return low - 1, high
+    return low - 1, high, has_ends
 
 
 def _power_of_two(size: int) -> int:

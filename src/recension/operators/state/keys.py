@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recension.core.batch import Index, Mask, take_rows
 from recension.core.change_log import Change
@@ -25,6 +26,8 @@ from recension.operators.state.row_store import RowStore, one_batch
 _PROBES: Final = (0, 20, 40)
 _STEP: Final = 1 << 14
 _ROOM: Final = 2  # slots a key, at least
+_REPEATED: Final = 4  # rows a key, from which on it pays to look at each text once
+_FEW: Final = 64
 
 
 class _Slots:
@@ -60,8 +63,13 @@ class _Slots:
             hashes, codes = hashes[lost], codes[lost]
         self._rest.push(hashes, codes.astype(np.int64) - 1)
 
-    def forget(self, hashes: Hashes) -> None:
+    def forget(self, hashes: Hashes, numbers: Index) -> None:
         """The numbers of these keys go to others, which are known by them from now on."""
+        # Slots are never written to again: a key is among the rest if none of its slots has its number.
+        codes = (numbers + 1).astype(np.int32)
+        for probe in _PROBES:
+            is_elsewhere = self._slots[self._places(hashes, probe)] != codes
+            hashes, codes = hashes[is_elsewhere], codes[is_elsewhere]
         self._rest.remove(hashes)
 
     def find(self, hashes: Hashes, known: Hashes) -> Index:
@@ -102,6 +110,9 @@ class KeyIndex:
         # The hash of one whole number or time is a bijection: there is nothing left to compare.
         kinds = [field.type for field in schema]
         self._is_exact = len(kinds) == 1 and (pa.types.is_integer(kinds[0]) or pa.types.is_temporal(kinds[0]))
+        self._is_text = len(kinds) == 1 and (
+            pa.types.is_string(kinds[0]) or pa.types.is_large_string(kinds[0])
+        )
         self.clear()
 
     def clear(self) -> None:
@@ -129,6 +140,12 @@ class KeyIndex:
         """
         if not keys.num_columns:
             raise RecensionError("a group key needs at least one column")
+        if self._is_text and keys.num_rows >= max(_FEW, _REPEATED * len(self)):
+            once, codes = _encode(keys.column(0))
+            return self._number(pa.RecordBatch.from_arrays([once], schema=self._schema), spare)[codes]
+        return self._number(keys, spare)
+
+    def _number(self, keys: pa.RecordBatch, spare: Callable[[int, Index], Index] | None) -> Index:
         hashes = row_hash(keys)
         numbers = self._slots.find(hashes, self._hashes["hash"])
         unknown = np.flatnonzero(numbers < 0)
@@ -181,9 +198,9 @@ class KeyIndex:
         """These numbers go to other keys."""
         old = self._hashes["hash"][numbers]
         self._rows.drop(self._hashes["row"][numbers])
-        self._slots.forget(old)
+        self._slots.forget(old, numbers)
         if self._larger is not None:
-            self._larger.forget(old)
+            self._larger.forget(old, numbers)
 
     def _move_on(self, larger: _Slots, keys: int) -> None:
         """Put some more keys into the larger table; it is used once it has all of them."""
@@ -248,3 +265,10 @@ class KeyIndex:
         is_same = numbers < len(self)
         is_same[is_same] = self._hashes["hash"][numbers[is_same]] == hashes[is_same]
         return is_same, np.zeros(0, np.bool_)
+
+
+def _encode(texts: pa.Array) -> tuple[pa.Array, Index]:
+    """Each text once, null included, in order of first appearance; and which of them every row has."""
+    coded = pc.dictionary_encode(texts, null_encoding="encode")
+    codes: Index = coded.indices.to_numpy(zero_copy_only=False)
+    return coded.dictionary, codes

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from recension.core.batch import EventBatch, Index, Mask
 from recension.core.rowhash import Hashes
 from recension.operators.base import Chunks
-from recension.operators.windowed.double_double import Floats
-from recension.operators.windowed.steps import Contributions, Pair, Points
+from recension.operators.windowed.dense_axis import constant, constant_float
+from recension.operators.windowed.double_double import Floats, Pair
+from recension.operators.windowed.steps import Contributions, Points
 
 Longs: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
@@ -110,7 +111,7 @@ class CountValues(Accumulator):
     ints = 1
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        return Contributions([_is_valid(values).astype(np.int64)], [])
+        return Contributions([_count_valid(values)], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return pa.array(ints[0])
@@ -125,7 +126,7 @@ class CountTruths(Accumulator):
         self._every = every
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        return Contributions([_is_valid(values).astype(np.int64), _integers(values)], [])
+        return Contributions([_count_valid(values), _integers(values)], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         valid, true = ints
@@ -138,10 +139,10 @@ class SumIntegers(Accumulator):
     ints = 2
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        return Contributions([_is_valid(values).astype(np.int64), _integers(values)], [])
+        return Contributions([_count_valid(values), _integers(values)], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(ints[1], mask=ints[0] == 0)
+        return _nullable(ints[1], ints[0] == 0)
 
 
 class SumLongs(Accumulator):
@@ -156,7 +157,7 @@ class SumLongs(Accumulator):
         numbers = _longs(values)
         # An unsigned number that does not fit in int64 wraps around; its upper half stays right.
         parts = [numbers.view(np.int64), (numbers >> 32).astype(np.int64)]
-        return Contributions([_is_valid(values).astype(np.int64), *parts], [])
+        return Contributions([_count_valid(values), *parts], [])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         valid, total, high = ints
@@ -165,7 +166,7 @@ class SumLongs(Accumulator):
         beyond = (high >= 2**31) | (high < -(2**31))
         if bool(beyond.any()):
             raise BeyondInt64Error(int(np.argmax(beyond)))
-        return pa.array(total, mask=valid == 0)
+        return _nullable(total, valid == 0)
 
 
 class BeyondInt64Error(Exception):
@@ -223,10 +224,10 @@ class SumFloats(Accumulator):
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         numbers, *kinds = _split_finite(_floats(values))
-        return Contributions([_is_valid(values).astype(np.int64), *kinds], [(numbers, np.zeros(size))])
+        return Contributions([_count_valid(values), *kinds], [(numbers, constant_float(0.0, size))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
-        return pa.array(_with_kinds(_round_pair(pairs[0]), *ints[1:]), mask=ints[0] == 0)
+        return _nullable(_with_kinds(_round_pair(pairs[0]), *ints[1:]), ints[0] == 0)
 
 
 class Mean(SumFloats):
@@ -234,7 +235,7 @@ class Mean(SumFloats):
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         mean = _round_pair(pairs[0]) / np.maximum(ints[0], 1)
-        return pa.array(_with_kinds(mean, *ints[1:]), mask=ints[0] == 0)
+        return _nullable(_with_kinds(mean, *ints[1:]), ints[0] == 0)
 
 
 class MeanIntegers(Mean):
@@ -243,7 +244,7 @@ class MeanIntegers(Mean):
     ints = 1
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
-        return Contributions([_is_valid(values).astype(np.int64)], [_exact_pair(_longs(values))])
+        return Contributions([_count_valid(values)], [_exact_pair(_longs(values))])
 
     def result(self, n: Index, ints: list[Index], pairs: list[Pair]) -> pa.Array:
         return pa.array(_round_pair(pairs[0]) / np.maximum(ints[0], 1), mask=ints[0] == 0)
@@ -251,11 +252,11 @@ class MeanIntegers(Mean):
 
 def number_pairs(values: pa.Array) -> tuple[list[Index], Pair]:
     """How many values there are, and how many of them are NaN and infinite; and the others as pairs."""
-    valid = _is_valid(values).astype(np.int64)
+    valid = _count_valid(values)
     if pa.types.is_floating(values.type):
         numbers, *kinds = _split_finite(_floats(values))
-        return [valid, *kinds], (numbers, np.zeros(len(values)))
-    none = np.zeros(len(values), np.int64)
+        return [valid, *kinds], (numbers, constant_float(0.0, len(values)))
+    none = constant(0, len(values))
     return [valid, none, none], _exact_pair(_longs(values))
 
 
@@ -278,10 +279,17 @@ def _exact_pair(numbers: Longs) -> Pair:
     return high, np.where(is_top, low - step, low)
 
 
-def _is_valid(values: pa.Array | None) -> Mask:
+def _nullable(values: Index | Floats, missing: Mask) -> pa.Array:
+    return pa.array(values, mask=missing) if bool(missing.any()) else pa.array(values)
+
+
+def _count_valid(values: pa.Array | None) -> Index:
+    """1 for every value that is there, 0 for a null."""
     assert values is not None
+    if not values.null_count:
+        return constant(1, len(values))
     valid: Mask = values.is_valid().to_numpy(zero_copy_only=False)
-    return valid
+    return valid.astype(np.int64)
 
 
 def _integers(values: pa.Array | None) -> Index:
@@ -309,7 +317,7 @@ def _split_finite(numbers: Floats) -> tuple[Floats, Index, Index]:
     """Numbers with 0 for all that is not finite; and counts of NaN and of the infinities."""
     usual = np.abs(numbers) <= _LARGEST
     if bool(usual.all()):
-        nothing = np.zeros(len(numbers), np.int64)
+        nothing = constant(0, len(numbers))
         return numbers, nothing, nothing
     too_large = np.isfinite(numbers) & ~usual
     if bool(too_large.any()):

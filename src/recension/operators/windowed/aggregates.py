@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows
 from recension.core.netting import expand
-from recension.core.rowhash import rows_equal
+from recension.core.rowhash import rows_equal_at
 from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
@@ -302,7 +302,7 @@ def emit(
     if pairs.slot is not None:
         low, had, has = low[pairs.slot], had[pairs.slot], has[pairs.slot]
     stays = pairs.was & pairs.now
-    stays[stays] = _are_equal(old.rows, pairs.old_row[stays], new.rows, pairs.new_row[stays])
+    stays[stays] = rows_equal_at(old.rows, pairs.old_row[stays], new.rows, pairs.new_row[stays])
     kept, is_moved = _keep(index, stays, low, had, has)
     moves = np.flatnonzero(is_moved)
     goes = np.flatnonzero(pairs.was & (had > kept) & ~is_moved)
@@ -356,8 +356,3 @@ def _pair_rows(change: WindowChange, old: StretchResults, new: StretchResults) -
     slot, k = expand(np.zeros(len(was), np.int64), np.maximum(had, has))
     first_old, first_new = np.cumsum(had) - had, np.cumsum(has) - has
     return _Pairs(slot, k < had[slot], k < has[slot], first_old[slot] + k, first_new[slot] + k)
-
-
-def _are_equal(old: pa.RecordBatch, old_row: Index, new: pa.RecordBatch, new_row: Index) -> Mask:
-    """Which rows are the same?"""
-    return rows_equal(take_rows(old, old_row), take_rows(new, new_row), len(old_row))

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.operators.windowed.accumulators import Accumulator, BeyondDecimalError
-from recension.operators.windowed.steps import Contributions, Pair
+from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.steps import Contributions
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1

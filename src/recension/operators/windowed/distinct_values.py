@@ -24,7 +24,8 @@ from recension.operators.base import Chunks
 from recension.operators.changes import changes
 from recension.operators.distinct import Distinct
 from recension.operators.windowed.accumulators import PlacedAccumulator, PlacedChanges
-from recension.operators.windowed.steps import Pair, Points
+from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.steps import Points
 
 _KEY = pa.schema([("key", pa.uint64())])
 

@@ -12,12 +12,15 @@ Source      Ogita, Rump, Oishi: Accurate Sum and Dot Product (2005); Rump, Ogita
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Pair: TypeAlias = tuple[Floats, Floats]
+"""A sum as a float and what rounding took from it."""
 
 _MOST_PARTS: Final = 3
 _LARGEST: Final = 2.0**960
@@ -66,6 +69,18 @@ def exact_parts(values: Floats, most: int) -> list[Floats] | None:
         parts.append(part)
         rest = rest - part
     return parts
+
+
+def add_up(parts: Sequence[Floats], size: int) -> tuple[Floats, Floats]:
+    """Some exact parts together; without any they are nothing. Two of them make a pair without rounding."""
+    if not parts:
+        return np.zeros(size), np.zeros(size)
+    if len(parts) == 1:
+        return parts[0], np.zeros(size)
+    pair = two_sum(parts[0], parts[1])
+    for part in parts[2:]:
+        pair = add(pair, (part, np.zeros(size)))
+    return pair
 
 
 def running_sum(high: Floats, low: Floats, lengths: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:

@@ -20,6 +20,7 @@ from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.changes import NetChanges, identity, net_changes, plain_inserts
 from recension.operators.state.block_table import sort_keys
+from recension.operators.state.leaf_table import unique_numbers
 from recension.operators.state.ranked_events import Pick, RankedEvents
 from recension.operators.state.tied_starts import TiedStarts
 from recension.operators.state.value_counts import ValueCounts, ValuesAt
@@ -190,9 +191,16 @@ class EventsOfGroups:
         is_deep = np.zeros(len(first), np.bool_)
         if alive is not None and len(first):
             is_deep = _find_deep(deciding, alive, first, last)
-        run, at = self._find(hashes, low, high, is_deep, deciding.picks)
-        vs, ve = self._live.column("vs", at), self._live.column("ve", at)
         own = np.cumsum(is_first) - 1
+        shallow, asked = np.flatnonzero(~is_deep), np.flatnonzero(is_deep[own])
+        run, at = self._live.find_overlaps(hashes[shallow], low[shallow], high[shallow])
+        run = shallow[run]
+        if len(asked):
+            found = self._find_deciding(hashes, own[asked], start[asked], end[asked], deciding.picks)
+            run, at = np.append(run, found[0]), np.append(at, found[1])
+            order = np.argsort(run, kind="stable")
+            run, at = run[order], at[order]
+        vs, ve = self._live.column("vs", at), self._live.column("ve", at)
         starts, ends, begin, stop = sort_keys(
             [own, own, run, run], [start, end, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
         )
@@ -221,18 +229,17 @@ class EventsOfGroups:
             )
         return counts.look_at(group, time)
 
-    def _find(
-        self, group: Hashes, low: Ticks, high: Ticks, is_deep: Mask, picks: Sequence[Pick]
+    def _find_deciding(
+        self, group: Hashes, run: Index, start: Ticks, end: Ticks, picks: Sequence[Pick]
     ) -> tuple[Index, Index]:
-        """Pairs (question, position), by question: what overlaps, of deep ones only what can be picked."""
-        if not bool(is_deep.any()):
-            return self._live.find_overlaps(group, low, high)
-        shallow, deep = np.flatnonzero(~is_deep), np.flatnonzero(is_deep)
-        own, at = self._live.find_overlaps(group[shallow], low[shallow], high[shallow])
-        other, found = self._live.find_deciding(group[deep], low[deep], high[deep], picks)
-        question = np.concatenate([shallow[own], deep[other]])
-        order = np.argsort(question, kind="stable")
-        return question[order], np.concatenate([at, found])[order]
+        """Pairs (run, position), by run: of the events in its intervals those that can be picked.
+
+        Each interval is asked by itself: windows that meet have hardly an event in common, and over all of
+        them together the walk by rank would not come to an end before the last event.
+        """
+        question, at = self._live.find_deciding(group[run], start, end, picks)
+        codes = unique_numbers(run[question] * len(self._live) + at)
+        return np.divmod(codes, max(1, len(self._live)))
 
     def earliest_tie(self, t: int) -> int:
         """Where the first two events begin that share a start before ``t`` and whose ends can still move.

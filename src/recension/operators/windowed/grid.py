@@ -123,6 +123,8 @@ class Grid:
     def _time_at(self, window: Index, shift: int) -> Ticks:
         """``shift + window * hop``, saturated."""
         low, high = _saturate(-((shift - BEGINNING) // self.hop)), _saturate((FOREVER - shift) // self.hop)
+        if low <= int(window.min(initial=high)) and int(window.max(initial=low)) <= high:
+            return window * self.hop + np.array(shift % 2**64, np.uint64).astype(np.int64)
         within = np.clip(window, low, high)
         # A product that wraps comes back with the shift: the sum fits.
         at = within * self.hop + np.array(shift % 2**64, np.uint64).astype(np.int64)

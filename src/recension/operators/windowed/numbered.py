@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, EventBatch, Index, new_end, old_end
+from recension.core.batch import EventBatch, Index, new_end, old_end
 from recension.core.errors import RecensionError
 from recension.core.netting import expand
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -138,8 +138,7 @@ class NumberedIndex(WindowIndex):
         if isinstance(amounts, PointChanges):
             return sum_points(group, amounts, spans=coming)
         first, new = self._numbering.place(batch.vs, new_end(batch))
-        is_plain = bool((batch.kind == INSERT).all())
-        old = first if is_plain else self._numbering.place(batch.vs, old_end(batch))[1]
+        old = first if batch.has_only_inserts() else self._numbering.place(batch.vs, old_end(batch))[1]
         since = self._first_changed_window(batch, first, np.maximum(old, new))
         return axis_steps(group, first, old, new, amounts, since=since, spans=coming)
 

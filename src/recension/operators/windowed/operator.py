@@ -118,7 +118,7 @@ class WindowedOperator(Operator):
         keys = pa.record_batch([]) if self._keys is None else self._keys(batch.payload)
         group = self.index.number(keys, len(batch))
         # The greatest start or CTI seen; retractions do not move it (ruling B9).
-        starts = batch.vs[batch.kind == INSERT]
+        starts = batch.vs if batch.has_only_inserts() else batch.vs[batch.kind == INSERT]
         watermark = max(self.index.watermark, int(starts.max(initial=BEGINNING)))
         try:
             return self._step(self.measure.prepare(batch, group), group, watermark)

@@ -33,7 +33,8 @@ from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import align_moments, is_among, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract, LeafTable
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.steps import Contributions, Pair
+from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.steps import Contributions
 from recension.operators.windowed.working_set import Sums
 
 _FEW = 1 << 16  # elements that may wait though they are no longer needed

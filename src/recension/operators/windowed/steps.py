@@ -10,7 +10,6 @@ number of end points at a time changes so:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,11 +17,10 @@ import numpy as np
 from recension.core.batch import Index, Mask
 from recension.core.netting import order_of
 from recension.core.ticks import Ticks
-from recension.operators.state.block_table import sort_keys
+from recension.operators.state.block_table import KeyPacking, sort_keys
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.double_double import Floats
-
-Pair = tuple[Floats, Floats]
+from recension.operators.windowed.dense_axis import DenseAxis
+from recension.operators.windowed.double_double import Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +106,15 @@ def axis_steps(
     """
     change = _EndChange(group, vs, a, b, since)
     extra = _Extra.collect(group, since, look, spans, amounts.points)
-    begins, ends, looked = sort_keys([group, group, extra.group], [a, b, extra.time])
-    is_counted = amounts.points is None
-    if is_counted and (dense := DenseAxis.try_build(begins, ends, looked, amounts.ints)) is not None:
-        pairs = dense.change_pairs(amounts.pairs)
-        if pairs is not None:
-            return _count_steps(dense, change, amounts.ints, pairs, extra)
+    packing = KeyPacking.for_keys([group, extra.group], [a, b, extra.time])
+    begins, ends, looked = (
+        packing.pack(*keys) for keys in ((group, a), (group, b), (extra.group, extra.time))
+    )
+    if amounts.points is None:
+        dense = DenseAxis.try_build(begins, ends, looked, amounts.ints)
+        steps = None if dense is None else _count_steps(dense, packing, change, amounts, extra)
+        if steps is not None:
+            return steps
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
 
 
@@ -183,22 +184,25 @@ class _EndChange:
 
 
 def _count_steps(
-    dense: DenseAxis, change: _EndChange, ints: list[Index], pairs: Sequence[Pair], extra: _Extra
-) -> AxisSteps:
-    at = dense.points()
-    begins, ends = dense.counts()
-    n = begins - ends
-    refs, cover = (begins + ends, n) if change.is_fresh() else map(dense.sum, (change.refs(), change.cover()))
-    covered = np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0
-    every = np.arange(len(at))
+    dense: DenseAxis, packing: KeyPacking, change: _EndChange, amounts: Contributions, extra: _Extra
+) -> AxisSteps | None:
+    """None if floats cannot be added without rounding."""
+    at, is_fresh = dense.points(), change.is_fresh()
+    n = np.cumsum((dense.come - dense.go)[at])
+    # As many values as this are added to one number: at a point, and along the axis.
+    added = max(2 * dense.most_at_one_place, int(n.max(initial=0))) if is_fresh else 2 * len(change.a)
+    pairs = dense.running_pairs(amounts.pairs, at, added)
+    if pairs is None:
+        return None
+    refs, covered = (dense.come + dense.go)[at], n > 0
+    if not is_fresh:
+        refs = dense.sum(change.refs())[at]
+    if not is_fresh or len(extra.cover):
+        cover = dense.come - dense.go if is_fresh else dense.sum(change.cover())
+        covered = np.cumsum((cover + dense.sum_looked(extra.cover))[at]) > 0
+    group, time = packing.unpack(at + dense.low)
     return AxisSteps(
-        dense.spread(change.group, change.group, extra.group)[at],
-        dense.spread(change.a, change.b, extra.time)[at],
-        refs[at],
-        np.cumsum(n[at]),
-        covered,
-        [np.cumsum(dense.change(x, n)[at]) for x in ints],
-        [_running_pair(pair, at, every, covered) for pair in pairs],
+        group, time, refs, n, covered, [dense.running_total(x, at, n) for x in amounts.ints], pairs
     )
 
 
@@ -289,85 +293,3 @@ def _running_pair(pair: Pair, order: Index, last: Index, covered: Mask) -> Pair:
     if len(rows):
         high[rows], low[rows] = dd.running_sum(high[rows], low[rows], lengths[is_long])
     return np.where(covered, high[last], 0.0), np.where(covered, low[last], 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class DenseAxis:
-    """Sums at the ends of changes by counting instead of sorting, where the points lie close together.
-
-    Windows do: a batch has far more events than there are window starts in the time it spans. ``begins``,
-    ``ends`` and ``looked`` are where changes begin, where they end and what else is looked at, as places from
-    0 to ``size``.
-    """
-
-    begins: Index
-    ends: Index
-    looked: Index
-    size: int
-
-    @staticmethod
-    def try_build(begins: Index, ends: Index, looked: Index, ints: list[Index]) -> DenseAxis | None:
-        """None if counting would not pay, or sums would not be exact in floats."""
-        count = 2 * len(begins) + len(looked)
-        every = [keys for keys in (begins, ends, looked) if len(keys)]
-        if not count:
-            return None
-        low, high = min(int(k.min()) for k in every), max(int(k.max()) for k in every)
-        if high - low > 2 * count:
-            return None
-        if any(len(x) * max(int(x.max()), -int(x.min())) >= 2**53 for x in ints if len(x)):
-            return None
-        return DenseAxis(begins - low, ends - low, looked - low, high - low + 1)
-
-    def points(self) -> Index:
-        """The places that are used."""
-        is_point = np.zeros(self.size, np.bool_)
-        for places in (self.begins, self.ends, self.looked):
-            is_point[places] = True
-        return np.flatnonzero(is_point)
-
-    def spread(self, at_begin: Index, at_end: Index, looked: Index) -> Index:
-        """Values by place, where all that is at a place has the same value."""
-        values = np.empty(self.size, np.int64)
-        values[self.begins], values[self.ends], values[self.looked] = at_begin, at_end, looked
-        return values
-
-    def counts(self) -> tuple[Index, Index]:
-        """How many changes begin and end at each place."""
-        return np.bincount(self.begins, minlength=self.size), np.bincount(self.ends, minlength=self.size)
-
-    def change(self, by: Index, n: Index) -> Index:
-        """What is added where changes begin and taken away where they end; ``n`` is that of one each."""
-        # Often all are alike: every value is there, or none is large.
-        if len(by) and bool((by == by[0]).all()):
-            return n * int(by[0])
-        return (np.bincount(self.begins, by, self.size) - np.bincount(self.ends, by, self.size)).astype(
-            np.int64
-        )
-
-    def change_pairs(self, pairs: Sequence[Pair]) -> list[Pair] | None:
-        """The same of floats, exactly; None if they cannot be added without rounding."""
-        most = 2 * max(int(places.max(initial=0)) for places in self.counts()) if pairs else 0
-        nothing, changes = np.zeros(self.size), list[Pair]()
-        for high, low in pairs:
-            parts = None if bool(low.any()) else dd.exact_parts(high, most)
-            if parts is None:
-                return None
-            change = nothing, nothing
-            for part in parts:
-                come = np.bincount(self.begins, part, self.size).astype(np.float64, copy=False)
-                change = dd.add(change, (come - np.bincount(self.ends, part, self.size), nothing))
-            changes.append(change)
-        return changes
-
-    def sum(self, ends: tuple[Index, Index]) -> Index:
-        """What is added at the two ends."""
-        at_begin, at_end = (
-            np.bincount(self.begins, ends[0], self.size),
-            np.bincount(self.ends, ends[1], self.size),
-        )
-        return (at_begin + at_end).astype(np.int64)
-
-    def sum_looked(self, values: Index) -> Index:
-        """What is added at the places looked at."""
-        return np.bincount(self.looked, values, self.size).astype(np.int64)

@@ -27,11 +27,11 @@ from recension.operators.base import Chunks
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.accumulators import PlacedAccumulator, PlacedChanges, mean_of, number_pairs
 from recension.operators.windowed.calendar import CalendarGrid
-from recension.operators.windowed.double_double import Floats
+from recension.operators.windowed.double_double import Floats, Pair
 from recension.operators.windowed.events import CoveringEvents
 from recension.operators.windowed.grid import Grid
 from recension.operators.windowed.selections import Selection
-from recension.operators.windowed.steps import Contributions, Pair, Points
+from recension.operators.windowed.steps import Contributions, Points
 
 
 class WeightedMean(PlacedAccumulator):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,11 @@ from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import EndPoints, never_inserted_error
 from recension.operators.state.leaf_table import LeafExtract
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.steps import AxisSteps, Pair
+from recension.operators.windowed.dense_axis import constant, is_constant
+from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.steps import AxisSteps
+
+_SHORT: Final = 256  # rows of which there is little to spare
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +55,20 @@ class Sums:
         for pair, more in zip(self.pairs, by.pairs, strict=True):
             high, low = dd.add(pair, more)
             pairs.append((np.where(n == 0, 0.0, high), np.where(n == 0, 0.0, low)))
-        return Sums(n, [a + b for a, b in zip(self.ints, by.ints, strict=True)], pairs)
+        return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
     def take(self, rows: Index) -> Sums:
         """Some of the rows."""
         pairs = [(high[rows], low[rows]) for high, low in self.pairs]
-        return Sums(self.n[rows], [column[rows] for column in self.ints], pairs)
+        return Sums(self.n[rows], [_take(column, rows) for column in self.ints], pairs)
 
-    def put(self, rows: Index, sums: Sums) -> None:
-        """Change some of the rows."""
-        for column, values in zip(self.columns().values(), sums.columns().values(), strict=True):
-            column[rows] = values
+    def put(self, rows: Index, sums: Sums) -> Sums:
+        """The same with others in some of the rows; its own columns may be written to."""
+        self.n[rows] = sums.n
+        for (high, low), (other_high, other_low) in zip(self.pairs, sums.pairs, strict=True):
+            high[rows], low[rows] = other_high, other_low
+        ints = [_put(column, rows, other) for column, other in zip(self.ints, sums.ints, strict=True)]
+        return Sums(self.n, ints, self.pairs)
 
     def columns(self) -> Columns:
         """The sums as the leaf table keeps them."""
@@ -68,6 +76,32 @@ class Sums:
         for i, (high, low) in enumerate(self.pairs):
             columns |= {f"high{i}": high, f"low{i}": low}
         return columns
+
+
+# Counts that are nearly always 0, as of NaN and of the infinities, are columns of one value: nothing to do.
+
+
+def _take(column: Index, rows: Index) -> Index:
+    return constant(int(column[0]), len(rows)) if is_constant(column) and len(column) else column[rows]
+
+
+def _add(one: Index, other: Index) -> Index:
+    if is_constant(one) and is_constant(other) and len(one):
+        return constant(int(one[0]) + int(other[0]), len(one))
+    return one + other
+
+
+def _put(column: Index, rows: Index, values: Index) -> Index:
+    if is_constant(column):
+        if not len(rows) or (is_constant(values) and values[0] == column[0]):
+            return column
+        column = column.copy()
+    column[rows] = values
+    return column
+
+
+def _shorten(column: Index) -> Index:
+    return column if len(column) < _SHORT or bool(column.any()) else constant(0, len(column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +189,15 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
 
 @dataclass(frozen=True, slots=True)
 class _AxisSums:
-    """The sums along the axis, made where they are read: those inherited, and what the last step adds."""
+    """The sums along the axis, made where they are read: those inherited, and those that changed.
+
+    ``changed`` are those of the rows that changed, which ``rank`` numbers.
+    """
 
     known: Sums
     inherit: Index
-    running: Sums
-    last_step: Index
+    changed: Sums
+    rank: Index
     is_changed: Mask
     new_n: Index
 
@@ -169,8 +206,15 @@ class _AxisSums:
         known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask, new_n: Index
     ) -> _AxisSums:
         before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
-        running = Sums(steps.n, steps.ints, steps.pairs)
-        return _AxisSums(before, inherit, running, last_step, is_changed, new_n)
+        if not steps.ints and not steps.pairs:
+            return _AxisSums(before, inherit, before, inherit, is_changed, new_n)
+        before = Sums(before.n, [_shorten(column) for column in before.ints], before.pairs)
+        rows = np.flatnonzero(is_changed)
+        more = Sums(steps.n, steps.ints, steps.pairs).take(last_step[rows])
+        return _AxisSums(
+            *(before, inherit, before.take(inherit[rows]).add(more)),
+            *(np.cumsum(is_changed) - 1, is_changed, new_n),
+        )
 
     def old(self, rows: Index) -> Sums:
         return self.known.take(self.inherit[rows])
@@ -178,10 +222,10 @@ class _AxisSums:
     def new(self, rows: Index) -> Sums:
         if not self.known.ints and not self.known.pairs:
             return Sums(self.new_n[rows], [], [])
-        sums, changed = self.old(rows), np.flatnonzero(self.is_changed[rows])
-        more = self.running.take(self.last_step[rows[changed]])
-        sums.put(changed, sums.take(changed).add(more))
-        return sums
+        changed = np.flatnonzero(self.is_changed[rows])
+        if len(changed) == len(rows):
+            return self.changed.take(self.rank[rows])
+        return self.old(rows).put(changed, self.changed.take(self.rank[rows[changed]]))
 
 
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:

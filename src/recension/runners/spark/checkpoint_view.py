@@ -26,7 +26,7 @@ from recension.runners.spark.sinks.checkpoint import (
     query_of,
 )
 
-_UNKNOWN = ("state_rows", "state_bytes", "dropped", "seconds", "events_out", "retractions_out")
+_UNKNOWN = ("state_rows", "state_bytes", "dropped", "late", "seconds", "events_out", "retractions_out")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,25 @@ from recension.plan.nodes import Source, walk
 from recension.testing.assertions import assert_equivalent
 
 # For a handful of rows spreading the plan out is all the cost.
-QUICK = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+_QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+}
+
+
+@contextmanager
+def quickly(spark: Any) -> Iterator[None]:
+    """The session set for many small plans meanwhile."""
+    before = {key: spark.conf.get(key, None) for key in _QUICK}
+    for key, value in _QUICK.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
 
 
 def frame(spark: Any, events: Sequence[Event], schema: pa.Schema) -> Any:
@@ -39,26 +58,43 @@ def batch(spark: Any, query: rc.Stream, frames: Mapping[str, Any]) -> Any:
 
 def answers(results: Sequence[Any]) -> list[list[Event]]:
     """The histories of several results, computed together."""
-    from pyspark.sql import functions as f
-
-    tagged, names = [], []
-    for number, df in enumerate(results):
-        kinds = [field.dataType.simpleString() for field in df.schema]
-        names.append(df.columns[2:])
-        # One column by place and type holds what results of the same shape have there.
-        columns = [f"{i} {kind}" for i, kind in enumerate(kinds)]
-        tagged.append(df.toDF(*columns).withColumn("number", f.lit(number)))
-    whole = tagged[0]
-    for other in tagged[1:]:
-        whole = whole.unionByName(other, allowMissingColumns=True)
+    shapes = [_shape(df) for df in results]
+    columns = {column: kind for shape in shapes for column, kind in shape.items()}
+    tagged = [
+        _among(df, shape, columns, number)
+        for number, (df, shape) in enumerate(zip(results, shapes, strict=True))
+    ]
     found: list[list[Event]] = [[] for _ in results]
-    shapes = [df.columns for df in tagged]
-    for row in whole.toArrow().to_pylist():
+    for row in _united(tagged).toArrow().to_pylist():
         number = row["number"]
-        vs, ve, *values = (row[column] for column in shapes[number][:-1])
-        payload = dict(zip(names[number], values, strict=True))
+        vs, ve, *values = (row[column] for column in shapes[number])
+        payload = dict(zip(results[number].columns[2:], values, strict=True))
         found[number].append(Event(payload, vs, FOREVER if ve is None else ve))
     return found
+
+
+def _shape(df: Any) -> dict[str, str]:
+    """One column by place and type holds what results of the same shape have there."""
+    kinds = [field.dataType.simpleString() for field in df.schema]
+    return {f"{i} {kind}": kind for i, kind in enumerate(kinds)}
+
+
+def _among(df: Any, shape: Mapping[str, str], columns: Mapping[str, str], number: int) -> Any:
+    """A result with the columns of all, and its number."""
+    from pyspark.sql import functions as f
+
+    own = df.toDF(*shape)
+    missing = {column: f.lit(None).cast(kind) for column, kind in columns.items() if column not in shape}
+    given = [missing[column].alias(column) if column in missing else f"`{column}`" for column in columns]
+    return own.select(*given, f.lit(number).alias("number"))
+
+
+def _united(frames: Sequence[Any]) -> Any:
+    """In halves: Spark looks through all of a plan whenever it grows."""
+    if len(frames) == 1:
+        return frames[0]
+    middle = len(frames) // 2
+    return _united(frames[:middle]).union(_united(frames[middle:]))
 
 
 def check_as_local(

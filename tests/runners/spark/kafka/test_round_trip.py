@@ -37,8 +37,11 @@ OUT = 4
 
 def fill(broker: Broker, topic: str) -> None:
     broker.create_topic(topic, len(PARTS))
-    for partition, batch in PARTS.items():
-        send(broker.address, topic, [(partition, value, {}) for value in values(batch)])
+    send(
+        broker.address,
+        topic,
+        [(partition, value, {}) for partition, batch in PARTS.items() for value in values(batch)],
+    )
 
 
 def forget_last_commit(checkpoint: Path) -> None:
@@ -115,7 +118,7 @@ def _put_back(checkpoint: Path) -> None:
 def test_no_topic_and_no_broker_are_said_in_one_line(spark: Any, broker: Broker) -> None:
     with pytest.raises(RecensionError, match=r"^no topic 'nothing' at .*: create it first$"):
         rc.spark.read_kafka(spark, FEED, broker.address, "nothing")
-    soon = {"kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
+    soon = {"kafka.default.api.timeout.ms": "700", "kafka.request.timeout.ms": "500"}
     with pytest.raises(RecensionError, match=r"^topic feed: 127.0.0.1:9 does not answer: "):
         rc.spark.read_kafka(spark, FEED, "127.0.0.1:9", "feed", options=soon)
 
@@ -142,7 +145,8 @@ def _letters(broker: Broker) -> list[dict[str, Any]]:
     from tests.runners.spark.kafka.topics import kafka
 
     consumer = kafka.Consumer({"bootstrap.servers": broker.address, "group.id": "letters"})
-    consumer.assign([kafka.TopicPartition("dead", 0, 0)])
-    found = [m for m in consumer.consume(2, 5.0) if m.error() is None]
+    place = kafka.TopicPartition("dead", 0, 0)
+    consumer.assign([place])
+    found = consumer.consume(consumer.get_watermark_offsets(place, timeout=30)[1], 30.0)
     consumer.close()
     return [{"value": m.value(), "headers": dict(m.headers())} for m in found]

@@ -52,12 +52,13 @@ class Producer:
 
     def send(self, fraction: float, partitions: range) -> None:
         """Send so much of some partitions' elements, and before it what may have been lost."""
+        now = []
         for partition in partitions:
             messages = self._messages[partition]
             until = round(len(messages) * fraction)
-            again = max(0, self._sent[partition] - LOST)
-            send(self._servers, self._topic, messages[again:until])
+            now += messages[max(0, self._sent[partition] - LOST) : until]
             self._sent[partition] = max(until, self._sent[partition])
+        send(self._servers, self._topic, now)
 
 
 def _numbers(number: int) -> dict[str, str]:

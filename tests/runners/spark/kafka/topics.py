@@ -105,7 +105,7 @@ def receive(servers: str, topic: str) -> list[Told]:
     consumer.assign([kafka.TopicPartition(topic, number, 0) for number in partitions])
     found, open_ones = [], set(partitions)
     while open_ones:
-        for message in consumer.consume(10_000, 1.0):
+        for message in consumer.consume(10_000, 0.1):
             if message.error() is not None:
                 assert message.error().code() == kafka.KafkaError._PARTITION_EOF, message.error()
                 open_ones.discard(message.partition())

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,7 +20,9 @@ from recension.core.batch import EventBatch, empty
 from recension.core.errors import RecensionError, SchemaError
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.runners.spark.lake import delta_commit
 from recension.runners.spark.lake.delta import DeltaTable
+from recension.runners.spark.lake.delta_commit import DeltaCommits
 from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.lake.shape import Shape
 from recension.runners.spark.lake.sinks import LakeChangelog, LakeHistory
@@ -96,6 +92,14 @@ def test_a_query_writes_both_tables_in_two_runs(delta: Any, tmp_path: Path) -> N
     assert all(note["offsets"] for note in notes)
 
 
+@pytest.fixture(params=["commit", "merge"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By commits of the driver's own, and by MERGE as for a version of Delta that is not known."""
+    if request.param == "merge":
+        monkeypatch.setattr(delta_commit, "VERSIONS", ())
+
+
+@pytest.mark.usefixtures("either_way")
 def test_equal_events_are_rows(delta: Any, tmp_path: Path) -> None:
     """They are told apart by an ordinal, which need not be without gaps but is unique."""
     table = Table(delta, tmp_path / "t")
@@ -133,6 +137,7 @@ def test_a_repeat_is_skipped_and_another_is_refused(delta: Any, tmp_path: Path) 
     assert table.ordinals() == before
 
 
+@pytest.mark.usefixtures("either_way")
 def test_a_table_that_something_else_changed_is_noticed(delta: Any, tmp_path: Path) -> None:
     table = Table(delta, tmp_path / "t")
     table.feed(elements(ann(1, 5), ann(2, 9)))
@@ -150,22 +155,71 @@ def test_killed_between_write_and_commit(delta: Any, tmp_path: Path, monkeypatch
     """Before the commit nothing is there; after it, what comes again is skipped."""
     batches = revised(3, 4, size=120)
     table = Table(delta, tmp_path / "t", batches[0].schema)
-    merge, append = DeltaTable.merge, DeltaTable.append
+    calls = ((DeltaTable, "merge"), (DeltaTable, "append"), (DeltaCommits, "commit"))
     for number, (batch, expected) in enumerate(zip(batches, prefixes(batches), strict=True)):
-        for call in (merge, append):
+        for owner, name in calls:
+            call = getattr(owner, name)
 
-            def killed(self: DeltaTable, *given: Any, call: Any = call, late: int = number % 2) -> None:
+            def killed(self: Any, *given: Any, call: Any = call, late: int = number % 2) -> None:
                 if late:
                     call(self, *given)
                 raise KeyboardInterrupt
 
-            monkeypatch.setattr(DeltaTable, call.__name__, killed)
+            monkeypatch.setattr(owner, name, killed)
         with pytest.raises(KeyboardInterrupt):
             table.feed(batch)
         monkeypatch.undo()
         table.reopen()
         table.feed(batch)
         assert_same(table.history(), expected)
+
+
+def test_commits_of_the_driver(delta: Any, tmp_path: Path) -> None:
+    """Many revisions of files with deletion vectors, among them files of which nothing is left."""
+    batches = revised(5, 6, size=400)
+    table = Table(delta, tmp_path / "t", batches[0].schema)
+    for batch, expected in zip(batches, prefixes(batches), strict=True):
+        table.feed(batch)
+        assert_same(table.history(), expected)
+    commits = delta.sql(f"DESCRIBE HISTORY {table.table.sql}").collect()
+    assert [row["operation"] for row in commits].count("UPDATE") == len(batches)
+    plain = Table(delta, tmp_path / "u")
+    plain.feed(elements(ann(1, 5), ann(2, 9)))
+    plain.feed(elements(ends(1, 5, 3), ends(2, 9, 4)))
+    assert len(list((tmp_path / "u").glob("*.bin"))) == 0
+    assert sorted(plain.ordinals()) == [(1, 3, "a", 0), (2, 4, "a", 0)]
+
+
+def test_a_commit_of_somebody_else_comes_first(
+    delta: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upkeep moves the rows that were found; then all is done again. Another driver's commit is enough."""
+    table = Table(delta, tmp_path / "t")
+    table.feed(elements(ann(1, 5), ann(2, 9)))
+    table.feed(elements(ann(3, 9), ends(2, 9, 8)))
+    find, others = delta_commit._Attempt._find, 0
+
+    def find_and_wait(self: Any, change: Any) -> Any:
+        nonlocal others
+        found = find(self, change)
+        if not others:
+            others += 1
+            delta.sql(f"OPTIMIZE {table.table.sql}")
+        return found
+
+    monkeypatch.setattr(delta_commit._Attempt, "_find", find_and_wait)
+    table.feed(elements(ends(1, 5, 4), ann(4, 9)))
+    assert others
+    expected = [(1, 4, "a", 0), (2, 8, "a", 0), (3, 9, "a", 0), (4, 9, "a", 0)]
+    assert sorted(table.ordinals()) == expected
+    first, second = table.sink, LakeHistory(table.table, table.stream, Shape(), 2)
+    second.open(delta)
+    batch = table.batch(elements(ends(4, 9, 4), ann(5, 9)), table.number)
+    for sink in (first, second):
+        sink.check(batch)
+    for sink in (first, second):
+        sink.apply(batch)
+    assert sorted(table.ordinals()) == [*expected[:3], (5, 9, "a", 0)]
 
 
 def test_scd2(delta: Any, tmp_path: Path) -> None:
@@ -255,55 +309,3 @@ def listed(path: Path) -> set[str]:
         found -= {one["remove"]["path"] for one in actions if "remove" in one}
         found |= {one["add"]["path"] for one in actions if "add" in one}
     return found
-
-
-DRIVER = """
-import sys
-import recension as rc
-from recension.runners.spark.lake.delta import SETTINGS
-from scripts.lake_jars import jars
-folder = sys.argv[1]
-settings = SETTINGS | {"spark.jars": ",".join(map(str, jars("delta")))}
-spark = rc.spark.session("local[2]", spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1", **settings)
-schema = spark.read.parquet(folder + "/in").schema
-frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/in")
-rc.spark.write(
-    frame, changelog=f"delta:{folder}/log", history=f"delta:{folder}/table", checkpoint=folder + "/ck",
-    trigger={"availableNow": True},
-).awaitTermination()
-"""
-
-
-@pytest.mark.soak
-def test_fifty_kills_of_the_driver(delta: Any, tmp_path: Path) -> None:
-    """At any moment of a micro-batch; both tables are right after each, and complete in the end."""
-    batches = revised(7, 150, size=3000)
-    expected = prefixes(batches)
-    put(tmp_path / "in", batches)
-    luck, kills = random.Random(7), 0
-    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
-    root = Path(__file__).parents[4]
-    environment = os.environ | {"PYTHONPATH": f"{root / 'src'}:{root}"}
-    while kills < 50:
-        before = len(list((tmp_path / "table" / "_delta_log").glob("*.json")))
-        driver = subprocess.Popen(command, start_new_session=True, env=environment)
-        deadline = time.monotonic() + 300
-        while driver.poll() is None and time.monotonic() < deadline:
-            if len(list((tmp_path / "table" / "_delta_log").glob("*.json"))) > before:
-                break
-            time.sleep(0.01)
-        time.sleep(luck.random() * 3)
-        if driver.poll() is not None:
-            assert driver.returncode == 0
-            break
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-        kills += 1
-    subprocess.run(command, check=True, env=environment)
-    print(f"{kills} kills")
-    found = history_of(rc.spark.read_history(delta, f"delta:{tmp_path}/table"))
-    assert_same(found, expected[-1])
-    log = rc.spark.read_changelog(delta, f"delta:{tmp_path}/log")
-    assert_same(history_of(rc.spark.history(log)), expected[-1])
-    assert log.count() == sum(map(len, batches))
-    assert kills >= 50

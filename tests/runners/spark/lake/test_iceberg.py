@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.runners.spark.lake import iceberg_driver
 from tests.runners.spark.lake.elements import NAMES, ann, elements, ends
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, revised, rows_of
 from tests.runners.spark.sinks.test_queries import NOW, finished, history_of, put, stream
@@ -221,29 +215,3 @@ def test_refused(iceberg: Any, lake: str) -> None:
     small = iceberg.createDataFrame([], "k smallint").schema
     with pytest.raises(SchemaError, match="column k is smallint, which Iceberg lacks"):
         IcebergTable(f"{lake}.db.t", f"{lake}.db.t").create(iceberg, small, {})
-
-
-KILLS = 50
-
-
-@pytest.mark.soak
-def test_killed(iceberg: Any, tmp_path: Path) -> None:
-    """A driver dies before, between and after the steps of its commits; 0 missing, 0 extra in the end."""
-    batches, kills = revised(0, 2 * KILLS, size=30 * KILLS), 0
-    put(tmp_path / "in", batches)
-    points = np.random.default_rng(0).integers(1, 10, 100 * KILLS)
-    for point in points:
-        alive = "0" if kills == KILLS else str(point)
-        command = [sys.executable, "-m", iceberg_driver.__name__, str(tmp_path), alive]
-        done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, timeout=1200)
-        if done.returncode == 0:
-            break
-        assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
-        kills += 1
-    assert kills == KILLS
-    expected = prefixes(batches)[-1]
-    spark = iceberg_driver.with_catalog(iceberg, tmp_path)
-    assert_same(history_of(rc.spark.read_history(spark, iceberg_driver.HISTORY)), expected)
-    log = rc.spark.read_changelog(spark, iceberg_driver.LOG)
-    assert_same(history_of(rc.spark.history(log)), expected)
-    assert log.count() == log.select("_batch", "_seq").distinct().count() == sum(map(len, batches))

@@ -186,7 +186,9 @@ rc.spark.write(
 """
 
 
+@pytest.mark.soak
 def test_a_killed_driver_leaves_a_table_to_go_on_with(spark: Any, tmp_path: Path) -> None:
+    """As in `stream/test_recovery.py`, which every run of the tests plays, and without a query between."""
     batches = revised(3, 10, size=2000)
     put(tmp_path / "in", batches)
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

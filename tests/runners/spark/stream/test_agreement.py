@@ -13,6 +13,7 @@ from tests.lineage.judge import Judge
 from tests.properties.plans import Plan, plans
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.many import Turn, run_together
+from tests.runners.spark.stream.rehearsal import Rehearsal
 from tests.runners.spark.stream.united import Places
 
 import recension as rc
@@ -35,6 +36,7 @@ TRANSCRIPTS = [
     if not transcript.has_partitions
 ]
 PLANS = 24
+_FEW = 100
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[4] / "examples" / "modules.py"))
 
 
@@ -173,6 +175,18 @@ def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
     return [*written, *_drawn()[:plans], *map(Exemplified, EXAMPLE["QUERIES"].values())]
 
 
+def _by_depth(cases: list[Case], shards: int) -> dict[str, list[Case]]:
+    """There is a task for each shard of each level, and each loads all queries: those of one level run apart.
+
+    A few are not worth a second pipeline.
+    """
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        is_flat = len(cases) > _FEW and Rehearsal([case.query], shards).plan.levels == 1
+        found.setdefault("flat" if is_flat else "deep", []).append(case)
+    return found
+
+
 @pytest.mark.parametrize(
     ("shards", "transcripts", "plans"),
     [
@@ -184,7 +198,9 @@ def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
 def test_transcripts_and_random_plans(
     spark: Any, tmp_path: Path, shards: int, transcripts: int, plans: int
 ) -> None:
-    agree(spark, sample(transcripts, plans), shards, tmp_path)
+    for name, cases in _by_depth(sample(transcripts, plans), shards).items():
+        (tmp_path / name).mkdir()
+        agree(spark, cases, shards, tmp_path / name)
 
 
 def small_sample() -> list[Case]:

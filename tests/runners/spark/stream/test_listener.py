@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,6 @@ import pytest
 
 import recension as rc
 from recension.core.formats import write_stream
-from recension.runners.spark import listener as listener_module
 from recension.runners.spark.stream.metrics import (
     NUMBERS,
     metrics_names,
@@ -79,9 +81,24 @@ def test_numbers_of_two_pipelines_in_one_query(spark: Any, tmp_path: Path) -> No
 
 
 def _gauges(spark: Any) -> dict[str, float]:
-    """What the accumulators hold that Spark's metrics system reads; Python cannot reach that itself."""
-    own = spark.sparkContext.applicationId
-    return {name: gauge.sum() for (app, name), gauge in listener_module._gauges.items() if app == own}
+    """What Spark's metrics system has of ours, for all its sinks."""
+    system = spark._jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+    sources = system.getSourcesByName("AccumulatorSource")
+    registries = [sources.apply(at).metricRegistry().getGauges() for at in range(sources.size())]
+    return {name: gauges.get(name).getValue() for gauges in registries for name in gauges.keySet()}
+
+
+@pytest.mark.soak
+def test_prometheus_can_scrape_them(tmp_path: Path) -> None:
+    """As the guide sets it up: a session of its own, with Spark's UI, on the loopback."""
+    _put(tmp_path / "in", 0, rc.Insert({"k": 1}, 0, 10), rc.Cti(3))
+    here = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    program = [sys.executable, "-m", "tests.runners.spark.stream.scraped", str(tmp_path)]
+    done = subprocess.run(program, env=here, capture_output=True, text=True, timeout=300, check=True)
+    found = dict(line.split() for line in done.stdout.splitlines() if line.startswith("metrics_shop_driver_"))
+    prefix = "metrics_shop_driver_AccumulatorSource_sites_recension_"
+    for name, value in {"elements": 2, "events_out": 1, "late": 0, "cti": 3}.items():
+        assert float(found[f'{prefix}{name}_Value{{type="gauges"}}']) == value
 
 
 def test_names_are_given_by_position() -> None:

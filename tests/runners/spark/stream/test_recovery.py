@@ -9,12 +9,15 @@ import random
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.runners.spark.sinks import feeding
 from tests.runners.spark.stream import driver
 from tests.runners.spark.stream.processes import Program
 
 import recension as rc
+from recension.core.formats.manifest import current_manifest
 from recension.core.history import History
 
 pytestmark = [
@@ -46,7 +49,18 @@ class Run:
         """SIGKILL at any point of a micro-batch, and start again."""
         time.sleep(rng.uniform(0, 1.0))
         self.program.kill()
+        self._check_table()
         self.program = self._started()
+
+    def _check_table(self) -> None:
+        """A reader meanwhile finds the answer to the files of the micro-batches that are done."""
+        if (done := current_manifest(self._folder / "table")) is None:
+            return
+        files = sorted((self._folder / "in").iterdir())[: done.batch + 1]
+        told = pa.concat_tables([pq.read_table(file) for file in files])
+        feeding.assert_same(
+            feeding.read(self._folder / "table"), rc.run(driver.query(), {"s": told}).history()
+        )
 
     def check(self, expected: History) -> None:
         """Nothing twice, nothing missing, in either sink and in the recording."""

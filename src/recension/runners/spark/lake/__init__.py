@@ -10,6 +10,6 @@ What every format shares:
     reading     what was written, as DataFrames
 What a format does itself:
     table       the interface: create, append once, merge once, what the last commits say
-    delta       Delta
-    iceberg     Iceberg
+    delta       Delta; `delta_commit` a driver's own commits to it, `roaring` their deletion vectors
+    iceberg     Iceberg; `iceberg_snapshots` what its metadata says
 """

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as spark
@@ -34,6 +36,8 @@ from recension.runners.spark.stream.task import freeze_gc
 
 # How many events are added, or with a minus removed.
 NET: Final = "_net"
+# The number of an event among those that a micro-batch changes.
+EVENT: Final = "_event"
 _FOUND: Final = "_found"
 
 
@@ -44,6 +48,55 @@ class NetRows:
     rows: pa.Table
     starts: Index
     cti: int
+
+    def events(self) -> pa.Table:
+        """Each event once, with its number in `EVENT`."""
+        once = self.rows.filter(pc.equal(self.rows[ORDINAL], 0)).drop_columns([ORDINAL])
+        return once.append_column(EVENT, pa.array(np.arange(len(once)), pa.int64()))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows of a table that are events of a micro-batch: of which, with what ordinals, and where."""
+
+    event: Index
+    ordinal: Index
+    files: npt.NDArray[np.object_]
+    rows: Index
+
+    @staticmethod
+    def of(table: pa.Table) -> Found:
+        """From these columns, in this order."""
+        return Found(*(column.to_numpy() for column in table.columns))
+
+    def take(self, rows: Index) -> Found:
+        """Some of them."""
+        return Found(self.event[rows], self.ordinal[rows], self.files[rows], self.rows[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Which rows are removed, which events are added under which ordinals, and which are not there."""
+
+    removed: Index
+    added: Index
+    ordinals: Index
+    missing: Index
+
+
+def fit_ordinals(net: Index, found: Found) -> Fitted:
+    """What is done for events with these counts, of which so many rows are there; as `with_ordinals`."""
+    order = np.lexsort((found.ordinal, found.event))
+    event, ordinal = found.event[order], found.ordinal[order]
+    number = np.bincount(event, minlength=len(net))
+    last = np.cumsum(number)
+    # Of equal events those with the largest ordinals go first, so those at the end of each group.
+    is_removed = np.arange(len(event)) >= (last + np.minimum(net, 0))[event]
+    added = np.repeat(np.arange(len(net)), np.maximum(net, 0))
+    after = np.zeros(len(net), np.int64)
+    after[number > 0] = ordinal[last[number > 0] - 1] + 1
+    ordinals = after[added] + np.arange(len(added)) - np.searchsorted(added, added)
+    return Fitted(order[is_removed], added, ordinals, np.flatnonzero(number + net < 0))
 
 
 def net_rows(batch: MicroBatch, cti: int) -> NetRows:
@@ -71,6 +124,12 @@ def net_columns(stream: spark.StructType) -> spark.StructType:
     times = [spark.StructField(name, stream[VS].dataType) for name in (VS, VE)]
     counts = [spark.StructField(name, spark.LongType()) for name in (NET, ORDINAL)]
     return spark.StructType([*times, *payload_of(stream), *counts])
+
+
+def event_columns(stream: spark.StructType) -> spark.StructType:
+    """The columns of `NetRows.events`."""
+    columns = [field for field in net_columns(stream) if field.name != ORDINAL]
+    return spark.StructType([*columns, spark.StructField(EVENT, spark.LongType())])
 
 
 def net_frame(frame: DataFrame, batch: MicroBatch, cti: int, buckets: int) -> DataFrame:

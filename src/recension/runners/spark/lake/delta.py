@@ -17,6 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from recension.core.errors import RecensionError
+from recension.runners.spark.lake.delta_commit import LOG, USER_METADATA, DeltaCommits
+from recension.runners.spark.lake.shape import Shape
 from recension.runners.spark.lake.table import (
     SMALL,
     Note,
@@ -28,6 +30,7 @@ from recension.runners.spark.lake.table import (
     schema_unless,
     set_for_now,
 )
+from recension.runners.spark.session import is_connect
 
 SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -44,8 +47,6 @@ _NEW_TABLE: Final = {"delta.enableDeletionVectors": "true"}
 _COMMITS: Final = (16, 256, 0)
 _SMALL: Final = SMALL | {"spark.databricks.delta.merge.materializeSource": "none"}
 _LARGE: Final = {"spark.databricks.delta.merge.materializeSource": "all"}
-# Tasks that read the log after a commit; Delta has 50, whatever the size of the table.
-_LOG: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class DeltaTable:
 
     def create(self, spark: SparkSession, columns: StructType, properties: Mapping[str, str]) -> None:
         given = f"USING delta TBLPROPERTIES ({listed({**_NEW_TABLE, **properties})})"
-        with set_for_now(spark, _LOG):
+        with set_for_now(spark, LOG):
             spark.sql(f"CREATE TABLE {self.sql} ({column_list(columns)}) {given}")
 
     def claim(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
@@ -98,12 +99,15 @@ class DeltaTable:
                 return
 
     def append(self, frame: DataFrame, note: Note) -> None:
-        with set_for_now(frame.sparkSession, _transaction(note) | _LOG):
+        with set_for_now(frame.sparkSession, _transaction(note) | LOG):
             frame.writeTo(self.sql).append()
 
     def merge(self, rows: DataFrame, statement: str, note: Note, is_local: bool) -> None:
-        with set_for_now(rows.sparkSession, _transaction(note) | _LOG | (_SMALL if is_local else _LARGE)):
+        with set_for_now(rows.sparkSession, _transaction(note) | LOG | (_SMALL if is_local else _LARGE)):
             rows.sparkSession.sql(statement).collect()
+
+    def small_commits(self, spark: SparkSession, shape: Shape) -> DeltaCommits | None:
+        return None if self.path is None or is_connect(spark) else DeltaCommits(self.path, shape)
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         if version is None:
@@ -122,5 +126,5 @@ def _transaction(note: Note) -> dict[str, str]:
     return {
         "spark.databricks.delta.write.txnAppId": note.query,
         "spark.databricks.delta.write.txnVersion": str(note.batch),
-        "spark.databricks.delta.commitInfo.userMetadata": note.to_json(),
+        USER_METADATA: note.to_json(),
     }

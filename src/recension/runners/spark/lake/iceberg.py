@@ -22,13 +22,21 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as kinds
 from pyspark.sql.types import StructType
 
 from recension.core.errors import RecensionError, SchemaError
 from recension.runners.spark.failures import reason_of
+from recension.runners.spark.lake.iceberg_snapshots import (
+    ATTEMPT,
+    NOTE,
+    commits_from,
+    java_table,
+    snapshots_of,
+)
+from recension.runners.spark.lake.shape import Shape
 from recension.runners.spark.lake.table import (
     SMALL,
     Note,
@@ -41,9 +49,8 @@ from recension.runners.spark.lake.table import (
     set_for_now,
     text,
 )
+from recension.runners.spark.session import is_connect
 
-_NOTE: Final = "recension"
-_ATTEMPT: Final = "recension.attempt"
 _PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
 _STAGED: Final = {"write.wap.enabled": "true"}
 # Version 2 is what most readers know. Rows that are removed are listed, and no file is written anew.
@@ -118,8 +125,8 @@ class IcebergTable:
 
     def commits(self, spark: SparkSession) -> Iterator[TableCommit]:
         self._refreshed(spark)
-        snapshots = self._snapshots(spark)
-        return _ancestors(snapshots, next((n for n, one in snapshots.items() if one["is_current"]), None))
+        snapshots = snapshots_of(spark, self.sql)
+        return commits_from(snapshots, snapshots.current)
 
     def append(self, frame: DataFrame, note: Note) -> None:
         def stage(attempt: str) -> None:
@@ -137,6 +144,9 @@ class IcebergTable:
                 spark.sql(statement).collect()
 
         self._commit(spark, stage, note)
+
+    def small_commits(self, spark: SparkSession, shape: Shape) -> None:
+        return None
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         current = self._refreshed(spark)
@@ -206,9 +216,9 @@ class IcebergTable:
 
     def _staged(self, spark: SparkSession, attempt: str, note: Note) -> int | None:
         """The staged snapshot, if it stands on the micro-batch before; none if the table has this one."""
-        snapshots = self._snapshots(spark)
-        number, one = next((n, one) for n, one in snapshots.items() if one["attempt"] == attempt)
-        notes = (commit.note for commit in _ancestors(snapshots, one["parent_id"]))
+        snapshots = snapshots_of(spark, self.sql)
+        staged = next(one for one in snapshots.newest_first() if one.attempt == attempt)
+        notes = (commit.note for commit in commits_from(snapshots, staged.parent))
         for before in (note for note in notes if note is not None):
             if before.batch < note.batch:
                 break
@@ -219,32 +229,15 @@ class IcebergTable:
                         "input; let only one query write to a table"
                     )
                 return None
-        return number
+        return staged.number
 
     def _publish(self, spark: SparkSession, snapshot: int) -> None:
+        if not is_connect(spark):
+            java_table(spark, self.sql).manageSnapshots().cherrypick(snapshot).commit()
+            return
         call = f"{quoted(self._catalog)}.system.cherrypick_snapshot({text(self._in_catalog)}, {snapshot})"
         spark.sql(f"CALL {call}").collect()
 
-    def _snapshots(self, spark: SparkSession) -> dict[int, Row]:
-        """All snapshots, staged ones too, by their numbers."""
-        found = spark.sql(
-            "SELECT snapshot_id, parent_id, unix_micros(committed_at) AS at, "
-            f"summary[{text(_NOTE)}] AS note, summary[{text(_ATTEMPT)}] AS attempt, "
-            "CAST(summary['source-snapshot-id'] AS BIGINT) AS source_id, "
-            f"snapshot_id = (SELECT max(snapshot_id) FROM {self.sql}.refs WHERE name = 'main') AS is_current "
-            f"FROM {self.sql}.snapshots"
-        )
-        return {row["snapshot_id"]: row for row in found.collect()}
-
-
-def _ancestors(snapshots: Mapping[int, Row], last: int | None) -> Iterator[TableCommit]:
-    """A snapshot and those on which it stands, newest first, as far as they have not expired."""
-    while last is not None and (one := snapshots.get(last)) is not None:
-        # An append that was put on top of another commit has a new summary, which names the staged snapshot.
-        told = one["note"] or (snapshots[one["source_id"]]["note"] if one["source_id"] in snapshots else None)
-        yield TableCommit(last, one["at"], Note.from_json(told))
-        last = one["parent_id"]
-
 
 def _summary(note: Note, attempt: str) -> dict[str, str]:
-    return {_NOTE: note.to_json(), _ATTEMPT: attempt}
+    return {NOTE: note.to_json(), ATTEMPT: attempt}

@@ -5,8 +5,9 @@ Guarantees  a micro-batch is one commit, which says in its own metadata what it 
             skipped if it is of the same query and input, and refused otherwise, as in tables of our own.
             A retraction whose event is not there fails, and nothing is committed.
 State       what the last commits say. It only saves asking the table.
-Cost        changelog: one append. History: one MERGE over the files in which the changed events may be; if
-            equal events are about, it is tried once in vain, and a look at those files comes before it.
+Cost        changelog: one append. History: few rows in Delta by a commit of the driver's own
+            (`delta_commit`); otherwise one MERGE over the files in which the changed events may be. If equal
+            events are about, that is tried once in vain, and a look at those files comes before it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -28,12 +30,24 @@ from pyspark.sql.types import StructType
 
 from recension.core.batch import Index
 from recension.core.errors import RecensionError
-from recension.core.formats.columns import KIND, VS
+from recension.core.formats.columns import KIND, VE, VS
 from recension.core.ticks import BEGINNING, FOREVER, from_arrow
 from recension.runners.spark.failures import reason_of
-from recension.runners.spark.lake.changes import net_columns, net_frame, net_rows, with_ordinals
+from recension.runners.spark.lake.changes import (
+    EVENT,
+    NET,
+    Found,
+    NetRows,
+    event_columns,
+    fit_ordinals,
+    net_columns,
+    net_frame,
+    net_rows,
+    with_ordinals,
+)
+from recension.runners.spark.lake.delta_commit import DeltaCommits, SmallChange
 from recension.runners.spark.lake.merging import MISFIT, is_equal, may_be_in, merge_statement
-from recension.runners.spark.lake.shape import SHAPE, Shape, payload_of
+from recension.runners.spark.lake.shape import ORDINAL, SHAPE, Shape, payload_of
 from recension.runners.spark.lake.table import LakeTable, Note
 from recension.runners.spark.sinks.micro_batch import (
     REMEMBERED,
@@ -75,7 +89,7 @@ class LakeSink(ABC):
 
     def __getstate__(self) -> dict[str, object]:
         # A Connect server gets a copy, and has a session of its own.
-        return self.__dict__ | {"_spark": None, "_progress": None}
+        return self.__dict__ | {"_spark": None, "_progress": None, "_commits": None}
 
     def open(self, spark: SparkSession) -> None:
         """Write with a session: that of the query."""
@@ -224,6 +238,7 @@ class LakeHistory(LakeSink):
         self._shape, self._buckets = shape, buckets
         self._payload = [field.name for field in payload_of(stream)]
         self._careful_until = 0
+        self._commits: DeltaCommits | None = None
 
     def columns(self) -> StructType:
         return self._shape.columns(self._stream)
@@ -240,8 +255,46 @@ class LakeHistory(LakeSink):
     def _write_rows(self, batch: MicroBatch, before: Progress) -> None:
         net = net_rows(batch, before.cti)
         note = self._note(batch, before, net.cti)
+        if self._commit_small(net, note, before.cti):
+            self._progress = self._committed
+            return
         rows = self._session.createDataFrame(net.rows, net_columns(self._stream))
         self._change(rows, note, before.cti, net.starts)
+
+    def _commit_small(self, net: NetRows, note: Note, cti: int) -> bool:
+        """Commit what the driver has without MERGE, if the format can do that and there is something."""
+        if self._commits is None:
+            self._commits = self.table.small_commits(self._session, self._shape)
+        if self._commits is None or not len(net.starts):
+            return False
+        events = net.events()
+        frame = self._session.createDataFrame(events, event_columns(self._stream)).coalesce(1)
+        fit = partial(self._fit, events, note)
+        change = SmallChange(frame, net.starts, cti, is_equal(self._shape, self._payload), fit)
+        return self._commits.commit(self._session, change, note)
+
+    def _fit(self, events: pa.Table, note: Note, found: Found) -> tuple[Index, DataFrame | None]:
+        """Which of the rows that are there go, and the rows that come."""
+        fitted = fit_ordinals(events[NET].to_numpy(), found)
+        if len(fitted.missing):
+            event = events.slice(int(fitted.missing[0]), 1).drop_columns([NET, EVENT]).to_pylist()[0]
+            raise RecensionError(self._failure(note) + str(event))
+        if not len(fitted.added):
+            return fitted.removed, None
+        rows = events.take(fitted.added).drop_columns([NET, EVENT])
+        names = {VS: self._shape.start, VE: self._shape.end}
+        rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
+        if self._shape.current:
+            rows = rows.append_column(self._shape.current, pc.is_null(rows[self._shape.end]))
+        rows = rows.append_column(ORDINAL, pa.array(fitted.ordinals, pa.int64()))
+        return fitted.removed, self._session.createDataFrame(rows, self.columns()).coalesce(1)
+
+    def _failure(self, note: Note) -> str:
+        return (
+            f"{self.table.name}: micro-batch {note.batch}: a retraction of an event that the table does not "
+            "have; the stream is valid, so something else has changed the table: restore table and "
+            "checkpoint from one backup, or write to a new table with a new checkpoint: "
+        )
 
     def _write_frame(self, batch: MicroBatch, frame: DataFrame, before: Progress, cti: int) -> None:
         note = self._note(batch, before, cti)
@@ -269,11 +322,7 @@ class LakeHistory(LakeSink):
                     raise
             self._careful_until = note.batch + _CAREFUL
         there = self.table.read(self._session).alias("t")
-        failure = (
-            f"{self.table.name}: micro-batch {note.batch}: a retraction of an event that the table does not "
-            "have; the stream is valid, so something else has changed the table: restore table and "
-            "checkpoint from one backup, or write to a new table with a new checkpoint: "
-        )
+        failure = self._failure(note)
         exact = with_ordinals(
             rows, there.where(where) if where else there, is_equal(self._shape, self._payload), failure
         )

@@ -11,11 +11,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from recension.runners.spark.lake.delta_commit import DeltaCommits
+    from recension.runners.spark.lake.shape import Shape
 
 _MARK: Final = "recension"
 
@@ -99,6 +103,9 @@ class LakeTable(Protocol):
         Its source is a view of ``rows``. If they are not local, that is few and in the driver, they may not
         be computed twice.
         """
+
+    def small_commits(self, spark: SparkSession, shape: Shape) -> DeltaCommits | None:
+        """What commits the changes that a driver has; none if a MERGE has to."""
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         """The rows now, or at a version."""

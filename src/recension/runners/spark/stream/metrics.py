@@ -16,9 +16,8 @@ from typing import Any, Final, TypeAlias
 from recension.core import wall_clock
 from recension.core.errors import RecensionError
 from recension.core.partitions import PartitionProgress
-from recension.core.validity import ADJUSTED, LATE
 from recension.runners.local import Session
-from recension.runners.metrics import Metrics, dropped_count
+from recension.runners.metrics import Metrics, dropped_count, late_count
 
 _NAME: Final = "recension"
 _pipelines: Final = count()
@@ -94,7 +93,7 @@ class Report:
             "elements": elements,
             "rows": rows,
             CLOCK: wall_clock.now(),
-            "late": reasons[LATE] + reasons[ADJUSTED],
+            "late": late_count(reasons),
             "dropped": dropped_count(reasons),
             "state_rows": sum(operator["state_rows"] for operator in operators),
             "state_bytes": sum(operator["state_bytes"] for operator in operators),

@@ -41,7 +41,7 @@ PARTS: Final = "parts"
 SETTING: Final = "spark.recension.record"
 # What is said of a step: what it holds, what it did since the last micro-batch, how far it is.
 HELD: Final = ("state_rows", "state_bytes")
-DONE: Final = ("dropped", "seconds", "events_out", "retractions_out")
+DONE: Final = ("dropped", "late", "seconds", "events_out", "retractions_out")
 
 # Of every fragment of a host, what its steps did in a micro-batch.
 Reports: TypeAlias = Sequence[Mapping[str, Any]]
@@ -244,7 +244,7 @@ def add_measured(plan: Sequence[dict[str, Any]], told: Iterable[Mapping[int, Map
     for number, shards in found.items():
         step = plan[number]
         step |= {name: sum(one[name] for one in shards) for name in HELD}
-        step |= {name: step[name] + sum(one[name] for one in shards) for name in DONE}
+        step |= {name: step.get(name, 0) + sum(one[name] for one in shards) for name in DONE}
         # An engine that was loaded knows no CTI until the next one.
         step["cti"] = max(step["cti"], min(one["cti"] for one in shards))
         said = (text for one in shards for text in one["warnings"])
