@@ -1,4 +1,4 @@
-"""The guide's table of what was tried with lake tables names every cell of the tests, and no other."""
+"""The guide's table of the tests of lake tables names every cell of them, and no other."""
 
 from __future__ import annotations
 
