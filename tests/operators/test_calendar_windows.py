@@ -175,7 +175,7 @@ def test_offsets() -> None:
         (lambda: S.hopping("1mo", "1d", tz="UTC"), "'1mo' is no multiple of a hop of '1d'"),
         (lambda: S.hopping("5mo", "1q", tz="UTC"), "5 months is no multiple of a hop of 1 quarter"),
         (lambda: S.hopping("10d", "1w", tz="UTC"), "'10d' is no multiple of a hop of '1w'"),
-        (lambda: S.tumbling("1mo", tz="UTC", offset="28d"), "a day that all of them have"),
+        (lambda: S.tumbling("1mo", tz="UTC", offset="28d"), "a day that every month has"),
         (lambda: S.tumbling("1w", tz="UTC", offset="1mo"), "weeks are moved by days and hours"),
         (lambda: S.tumbling("1mo", tz="UTC", until="2024-01-01"), "until= is a timestamp with a zone"),
         (lambda: S.tumbling("1mo", tz="UTC", until=5), "until= is a timestamp with a zone"),

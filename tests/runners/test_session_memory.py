@@ -148,7 +148,7 @@ def test_a_full_disk_fails_the_session_and_a_snapshot_restores_it(
         patch.setattr(os, "posix_fallocate", refuse)
         with pytest.raises(rc.RecensionError, match="No space left on device"):
             _grown(live, 10, 8000)
-        with pytest.raises(rc.RecensionError, match=r"the session failed in push \(state cannot go on"):
+        with pytest.raises(rc.RecensionError, match=r"the session failed in push \(state cannot be written"):
             live.read()
     live.restore(saved)
     _grown(live, 10, 8000)
@@ -159,7 +159,7 @@ def test_a_session_without_a_bound_has_none(tmp_path: Path) -> None:
     source = rc.source("s", {"k": "string"})
     assert rc.session(source).memory() is None
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"spill": tmp_path}, "say memory="),
+        ({"spill": tmp_path}, "needs memory= as well"),
         ({"memory": "1MB"}, "at least 16MB"),
         ({"memory": "lots"}, '"512MB" or "2GiB"'),
         ({"memory": "1GB", "spill": tmp_path / "missing"}, "no directory"),
