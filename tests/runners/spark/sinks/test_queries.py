@@ -18,7 +18,7 @@ from tests.short_sessions import short_session
 from typer.testing import CliRunner
 
 import recension as rc
-from recension.cli.root import app
+from recension.cli import load_commands
 from recension.core.batch import EventBatch, empty, from_elements
 from recension.core.errors import FormatError, RecensionError, SchemaError
 from recension.core.formats.manifest import current_manifest
@@ -80,9 +80,9 @@ def test_one_query_writes_changelog_and_history(spark: Any, tmp_path: Path) -> N
         assert_same(history_of(frame), then)
     log = rc.spark.read_changelog(spark, tmp_path / "log")
     assert log.count() == sum(map(len, batches))
-    run = CliRunner().invoke(app, ["diff", str(tmp_path / "log"), str(tmp_path / "table")])
+    run = CliRunner().invoke(load_commands(), ["diff", str(tmp_path / "log"), str(tmp_path / "table")])
     assert (run.exit_code, "equivalent" in run.output) == (0, True)
-    run = CliRunner().invoke(app, ["check", str(tmp_path / "log")])
+    run = CliRunner().invoke(load_commands(), ["check", str(tmp_path / "log")])
     assert run.exit_code == 0
 
 
