@@ -115,9 +115,10 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """Called by Spark."""
         for place, found in enumerate(micro_batches(event.progress)):
-            self.batches.append(found)
             if self._folder is not None:
                 self._write_numbers(event.progress, place, found)
+            # Last: who sees the micro-batch here finds its numbers in the folder.
+            self.batches.append(found)
             if self._context is not None:
                 _set_gauges(self._context, found)
             if self._on_batch is not None:
