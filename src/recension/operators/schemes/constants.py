@@ -80,8 +80,7 @@ def save_constants(measured: Constants, path: Path | None = None) -> Path:
     path = path or constants_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     known = {name: value for name, value in asdict(measured).items() if value is not None}
-    rounded = {name: round(value, 4) for name, value in known.items()}
-    path.write_text(json.dumps({"unit": "ns", "constants": rounded}, indent=1) + "\n")
+    path.write_text(json.dumps({"unit": "ns", "constants": known}, indent=1) + "\n")
     return path
 
 
