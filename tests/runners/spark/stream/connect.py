@@ -15,17 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from scripts.lake_jars import NoJarsError, jars
 from tests.runners.spark.connect_server import running_server
 from tests.short_sessions import SHORT_LIVED
 
 import recension as rc
+from recension.core.errors import RecensionError
 from recension.runners.spark.lake import delta
 
 AGREED = "all agreed"
 LEASES = rc.source("leases", {"user": "string", "bytes": "int64"}, start="ts")
 USERS = rc.table("users", {"user": "string", "site": "string"})
 QUERY = LEASES.join(USERS, on="user").group_by("site").tumbling(10).agg(n=rc.count(), s=rc.sum("bytes"))
+_KAFKA = "read_kafka and write_kafka need a classic session"
 ROWS = pa.table({"user": ["ann", "bob"], "site": ["Oslo", "Bern"]})
 
 
@@ -78,6 +81,23 @@ def check_queries(spark: Any, folder: Path) -> None:
     assert sort(rc.spark.history(changelog).toArrow()) == expected(parts, None)
     assert {row["_batch"] for row in changelog.collect()} == {0}
     assert rc.spark.metrics(query).operators[0].events_out == 40
+
+
+def check_refused(spark: Any, folder: Path) -> None:
+    """What needs a classic session says so, and leaves nothing behind."""
+    frame = rc.spark.stream(spark, LEASES, {"leases": str(folder / "in")}, watermark={"leases": 0})
+    places: dict[str, Any] = {
+        name: folder / "refused" / name for name in ("changelog", "checkpoint", "record")
+    }
+    topic = ("127.0.0.1:9092", "answers")
+    for words, ask in (
+        ("record needs a classic session", lambda: rc.spark.write(frame, **places)),
+        (_KAFKA, lambda: rc.spark.write_kafka(frame, *topic, checkpoint=places["checkpoint"])),
+        (_KAFKA, lambda: rc.spark.read_kafka(spark, LEASES, *topic)),
+    ):
+        with pytest.raises(RecensionError, match=words):
+            ask()
+    assert not (folder / "refused").exists()
 
 
 def follow(frame: Any, folder: Path) -> Any:
@@ -143,6 +163,7 @@ def main() -> None:
                 agree(spark, cases, 2, folder)
             else:
                 check_queries(spark, folder)
+                check_refused(spark, folder)
                 if settings:
                     check_two_at_once(spark, folder)
             print(AGREED)

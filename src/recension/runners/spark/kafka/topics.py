@@ -26,8 +26,8 @@ class Topics:
     def __init__(self, spark: SparkSession, servers: str, options: Mapping[str, str]) -> None:
         if is_connect(spark):
             raise RecensionError(
-                "topics are asked for their partitions by the driver's Java client: use a classic session, "
-                "made by rc.spark.session()"
+                "read_kafka and write_kafka need a classic session, made by rc.spark.session(): a session of "
+                "Spark Connect has no Java client that asks the broker for a topic's partitions"
             )
         self._jvm: Any = spark._jvm
         self._servers = servers

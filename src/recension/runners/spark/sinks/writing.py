@@ -109,8 +109,13 @@ def write(
     `rc.record` takes them. The oldest go when there are more than ``record_limit`` bytes.
     """
     check_streaming(sdf)
-    sinks = _sinks(sdf, changelog, history, checkpoint, keep, scd2)
     spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
+    if record is not None and is_connect(spark):
+        raise RecensionError(
+            "record needs a classic session, made by rc.spark.session(): on Spark Connect tasks are not told "
+            "their micro-batch; or record the local engine over the same inputs (rc.record)"
+        )
+    sinks = _sinks(sdf, changelog, history, checkpoint, keep, scd2)
     files = files_of(spark, checkpoint)
     if owner:
         require_owner(files, owner)
