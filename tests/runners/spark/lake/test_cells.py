@@ -37,8 +37,8 @@ CELLS = [
     if (form, store) != (OURS, "s3")
 ]
 # Every so many-th transcript, so many random plans, of at most so many steps.
-SAMPLE = ("6", "6", "5")
-FILES = 6
+SAMPLE = ("12", "4", "3")
+FILES = 5
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 

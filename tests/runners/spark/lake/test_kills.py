@@ -34,7 +34,8 @@ pytestmark = [
     pytest.mark.soak,
 ]
 FILES, ELEMENTS = 250, 100_000
-DRIVERS, EXECUTORS, WORKERS = 20, 12, 18
+# Drivers at each moment, executors, Python workers: a new driver costs most.
+AT_MOMENT, EXECUTORS, WORKERS = 3, 14, 24
 MOMENTS = {
     "delta": ("written", "one table", "both tables", "any"),
     "iceberg": ("written", "staged", "one table", "both tables", "any"),
@@ -223,7 +224,9 @@ def test_fifty_kills(request: pytest.FixtureRequest, tmp_path: Path, lake: str) 
     spark = killed.with_catalog(request.getfixturevalue(lake), tmp_path)
     run = Killed(tmp_path, lake, seed=len(lake))
     try:
-        for writer, moment in [(w, moment) for w in WRITERS for moment in MOMENTS[lake]][:DRIVERS]:
+        for writer, moment in [(w, moment) for w in WRITERS for moment in MOMENTS[lake]]:
+            if run.kills[moment] == AT_MOMENT:
+                continue
             run.kill_driver(moment, writer)
             print(f"\n{lake}: {dict(run.kills)}, {run.done()} micro-batches", flush=True)
             run.check(spark)
@@ -239,7 +242,7 @@ def test_fifty_kills(request: pytest.FixtureRequest, tmp_path: Path, lake: str) 
     elements = sum(map(len, run.batches[: run.files]))
     assert log.count() == log.select("_batch", "_seq").distinct().count() == elements
     assert run.kills.total() - run.kills["missed"] >= 50
-    assert min(run.kills[moment] for moment in MOMENTS[lake]) >= 3
+    assert all(run.kills[moment] == AT_MOMENT for moment in MOMENTS[lake])
 
 
 def _kill_on_cluster(run: Killed, cluster: Standalone) -> None:
