@@ -104,6 +104,9 @@ class IcebergTable:
             ) from None
 
     def columns(self, spark: SparkSession) -> StructType | None:
+        # What SQL does not find, PySpark logs as an error with all its frames.
+        if not spark.catalog.tableExists(self.sql):
+            return None
         return schema_unless(_MISSING, lambda: self._refreshed(spark))
 
     def properties(self, spark: SparkSession) -> dict[str, str]:
