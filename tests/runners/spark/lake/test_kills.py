@@ -124,9 +124,8 @@ class Killed:
         program.wait_for(lambda: self.done() > before)
 
     def keep_busy(self) -> None:
-        """See that there is always something to do."""
-        if self.files - self.done() < 2:
-            self.feed(1)
+        """See that there is always something to do, and little left at the end."""
+        self.feed(max(3 - (self.files - self.done()), 0))
 
     def expected(self, batches: int) -> History:
         return reconstitute(self.batches[:batches], self.batches[0].schema)
@@ -149,7 +148,7 @@ class Killed:
 
     def kill_driver(self, moment: str, writer: str) -> None:
         """Start the query, and kill it at a moment of a micro-batch."""
-        self.feed(3)
+        self.keep_busy()
         program, tables = self.start(writer), [self._table("history"), self._table("log")]
         program.wait_for(lambda: program.java() is not None)
         java = program.java()
@@ -247,10 +246,9 @@ def test_fifty_kills(request: pytest.FixtureRequest, tmp_path: Path, lake: str) 
 
 def _kill_on_cluster(run: Killed, cluster: Standalone) -> None:
     """Executors and Python workers, one after the other; in the end one of the two workers of the cluster."""
-    run.feed(2)
     program = run.start("tasks", cluster.master, tuple(cluster.workers))
     for kind in [*["executor"] * EXECUTORS, *["Python worker"] * WORKERS]:
-        run.feed(3)
+        run.keep_busy()
         run.wait_for_batch(program)
         if kind == "executor":
             program.wait_for(lambda: len(program.executors()) == 2)
