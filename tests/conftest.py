@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
-from tests.short_sessions import COMPILED, INTERPRETED, short_session
+from tests.short_sessions import COMPILED, INTERPRETED, short_session, use_home_without_archives
 
 if TYPE_CHECKING:
     from scripts.kafka_broker import Broker
@@ -54,10 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
+    use_home_without_archives(tmp_path_factory.mktemp("home"))
     settings = short_session("2g", spark__sql__shuffle__partitions="2", **_connectors())
     session = rc.spark.session("local[2,4]", "recension tests", **settings)
     yield session
