@@ -22,8 +22,11 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
-# Java compiles lightly, and tidies up alone: in a minute the better code would not pay.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Java compiles lightly, and tidies up alone: in a minute the better code would not pay. It takes Spark's
+# classes as they are: to verify them is a tenth of the work until a first query has run.
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 
 def short_session(memory: str = "1g", **others: str) -> dict[str, str]:

@@ -16,7 +16,6 @@ from tests.transcripts.final_histories import check_final, has_valid_inputs, inp
 
 import recension as rc
 from recension.core.errors import RecensionError
-from recension.core.events import Event
 from recension.testing.assertions import assert_equivalent
 from recension.testing.difference import compare_events
 from recension.testing.transcripts import Transcript, load_transcripts

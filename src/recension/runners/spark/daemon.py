@@ -6,7 +6,7 @@ is running by then: Arrow starts its threads on first use, and handles forks its
 
 Spark collects garbage in a worker after every task. What is loaded here is frozen, so it is not searched.
 It also lets Python look at the path anew before every task. Python 3.11 then reads the list of files of each
-archive on the path, those of Spark among them, once for every package: a quarter of a second a task.
+archive on the path, those of Spark among them, once for every package: a fifth of a second a task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import recension.runners.spark.stream.unpacking
 __all__ = ["pyspark", "recension"]
 
 
-
 class FixedArchive(zipimporter):
     """An archive that does not change while Spark runs."""
 
@@ -36,7 +35,7 @@ class FixedArchive(zipimporter):
 
 
 def fix_archives() -> None:
-    """Read the archives that are on the path now no more than once. Those that are shipped later may change."""
+    """Read the archives that are on the path by now only once. Those that are shipped later may change."""
     archives = tuple(path for path in sys.path if Path(path).is_file())
 
     def find(path: str) -> FixedArchive:

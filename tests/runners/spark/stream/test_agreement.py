@@ -176,7 +176,7 @@ def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
 
 
 def _by_depth(cases: list[Case], shards: int) -> dict[str, list[Case]]:
-    """There is a task for each shard of each level, and each loads all queries: those of one level run apart."""
+    """There is a task for each shard of each level, and each loads all queries: those of one level apart."""
     found: dict[str, list[Case]] = {}
     for case in cases:
         is_flat = Rehearsal([case.query], shards).plan.levels == 1
