@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.covering import one_of_every_method
 from tests.runners.spark.batch.jobs import answers, batch, frame, quickly
-from tests.transcripts.covering import one_of_every_method
 from tests.transcripts.final_histories import check_final, has_valid_inputs, input_models
 
 import recension as rc

@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from tests.covering import one_of_every_method
 from tests.lineage.judge import Judge
 from tests.properties.plans import Plan, plans
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.many import Turn, run_together
 from tests.runners.spark.stream.rehearsal import Rehearsal
 from tests.runners.spark.stream.united import Places
-from tests.transcripts.covering import one_of_every_method
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
