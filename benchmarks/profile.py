@@ -105,11 +105,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="recension bench --profile", description=__doc__)
     parser.add_argument("--suite", default="matrix")
     parser.add_argument("--events", type=int, help="at this size, instead of the smallest that a suite has")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measurements with this in their name")
     asked = parser.parse_args(arguments)
     out = Console() if sys.stdout.isatty() else Console(width=120)
     suite: Suite = importlib.import_module(f"benchmarks.{asked.suite}").SUITE
     found = {}
-    for measurement in _chosen(suite):
+    for measurement in (m for m in chosen(suite) if asked.only in m.name):
         size = asked.events or min(*measurement.sizes, MOST)
         found[measurement.name] = one = _profile_apart(suite, measurement, size)
         if one.operators:  # a baseline has none
@@ -117,7 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
     out.print(f"saved as {_save(asked.suite, found)}")
 
 
-def _chosen(suite: Suite) -> list[Measurement]:
+def chosen(suite: Suite) -> list[Measurement]:
     """All of a suite; of the matrix, which has hundreds, the default row."""
     return [m for m in suite.measurements if suite.name != "matrix" or m.target is not None]
 
