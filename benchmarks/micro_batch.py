@@ -27,7 +27,8 @@ from rich.table import Table
 
 import recension as rc
 from benchmarks import spark_workloads as work
-from benchmarks.spark import HDFS_STORE, OWN_NAME, QUIET, ROCKSDB, Outcome, run, show, store
+from benchmarks.spark import HDFS_STORE, OWN_NAME, QUIET, Outcome, run, show, store
+from recension.runners.spark.session import ROCKSDB
 
 ROWS, BATCHES, WARM = 10, 40, 20
 RATES, PERIOD, SECONDS, WARM_SECONDS, KEYS = (1_000, 100_000), 0.05, 30.0, 10.0, 1_000
@@ -121,9 +122,9 @@ def _batches_of_files(checkpoint: Path) -> Iterator[tuple[str, int]]:
 def latency(spark: Any, out: Console, folder: Path, seconds: float) -> None:
     """A table: the rate, and how long half and nearly all rows waited."""
     table = Table("from a row's arrival to its answer, ms", "events/s", "p50", "p99")
-    one_trigger = {"ours": work.our_w1, f"{OWN_NAME}, RocksDB": work.own_w1}
+    asked: dict[str, Query] = {"ours": work.our_w1, f"{OWN_NAME}, RocksDB": work.own_w1}
     for rate in RATES:
-        for name, query in one_trigger.items():
+        for name, query in asked.items():
             place = folder / f"latency-{rate}-{len(name)}"
             with store(spark, ROCKSDB):
                 waits = 1000 * latencies(spark, _all_files(query), place, rate, seconds)
