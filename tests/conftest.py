@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests.effort import mark_repeats
 from tests.short_sessions import COMPILED, INTERPRETED, short_session
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name, mark in (("spark", "spark"), ("broker", "kafka")):
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+    mark_repeats(items)
     # `scripts/test.sh` looks for tests on Spark in files that name it.
     for path in {item.path for item in items if item.get_closest_marker("spark") is not None}:
         if "spark" not in path.read_text(encoding="utf-8").lower():
