@@ -28,7 +28,8 @@ def mark_repeats(items: Sequence[Any]) -> None:
 
 def choose_pairs(cases: Sequence[Iterable[tuple[str, Any]]]) -> set[int]:
     """The numbers of cases that have, together, every pair of values that occurs in any."""
-    pairs = [set(combinations(sorted((name, repr(value)) for name, value in case), 2)) for case in cases]
+    values = [sorted((name, repr(value)) for name, value in case) for case in cases]
+    pairs = [set(combinations(case, min(2, len(case)))) for case in values]
     chosen, missing = set[int](), set[Any]().union(*pairs)
     while missing:
         best = max(range(len(pairs)), key=lambda number: len(pairs[number] & missing))
