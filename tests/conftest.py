@@ -64,6 +64,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """At the end they are: a package that counts what is left of it would complain."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
