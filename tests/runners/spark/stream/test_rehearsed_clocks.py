@@ -65,6 +65,9 @@ ABOVE_STATE: dict[str, Callable[[Stream], Stream]] = {
 }
 
 
+LONGEST = 40 if settings().max_examples > 20 else 20
+
+
 @st.composite
 def streams(
     draw: st.DrawFn, *, inserts_only: bool, has_ctis: bool, is_mendable: bool = False
@@ -72,7 +75,7 @@ def streams(
     """A valid stream in some disorder; one to be mended has retractions before what they retract."""
     feed = Feed()
     kinds = [kind for kind in "iiiirrc" if (kind != "c" or has_ctis) and (kind != "r" or not inserts_only)]
-    for step in range(draw(st.integers(0, 40))):
+    for step in range(draw(st.integers(0, LONGEST))):
         feed.grow(draw, draw(st.sampled_from(kinds)), step, 6)
     given = feed.elements
     for i in draw(st.lists(st.integers(1, len(given) - 1))) if is_mendable and len(given) > 1 else []:
