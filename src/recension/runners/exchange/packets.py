@@ -83,12 +83,12 @@ class Packet(NamedTuple):
 
     def seal(self) -> Packet:
         """The packet as it travels."""
-        return self._replace(blob=_to_bytes(*self.blob)) if isinstance(self.blob, Contents) else self
+        return self._replace(blob=bytes(to_buffer(*self.blob))) if isinstance(self.blob, Contents) else self
 
     def open(self, schema: pa.Schema) -> Contents:
         """What it holds; ``schema`` is that of the events' payload."""
         assert self.blob is not None
-        return self.blob if isinstance(self.blob, Contents) else _from_bytes(self.blob, schema)
+        return self.blob if isinstance(self.blob, Contents) else from_buffer(self.blob, schema)
 
 
 # The columns of packets in Spark and in Arrow.
@@ -112,7 +112,8 @@ _ARROW: Final = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "
 PACKETS: Final = pa.schema([(name, _ARROW[kind]) for name, kind in SPARK_COLUMNS.items()])
 
 
-def _to_bytes(events: EventBatch, extra: Mapping[str, pa.Array]) -> bytes:
+def to_buffer(events: EventBatch, extra: Mapping[str, pa.Array]) -> pa.Buffer:
+    """Events, and the columns that travel with them, as one Arrow stream."""
     columns = {VS: pa.array(events.vs), VE: pa.array(events.ve)}
     for name, values in ((KIND, events.kind), (NEW_VE, events.new_ve), (COUNT, events.count)):
         if bool((values != _DEFAULTS[name]).any()):
@@ -123,10 +124,11 @@ def _to_bytes(events: EventBatch, extra: Mapping[str, pa.Array]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(rows)
-    return bytes(sink.getvalue())
+    return sink.getvalue()
 
 
-def _from_bytes(blob: bytes, schema: pa.Schema) -> Contents:
+def from_buffer(blob: bytes | pa.Buffer, schema: pa.Schema) -> Contents:
+    """What `to_buffer` was given; ``schema`` is that of the events' payload."""
     rows = next(iter(pa.ipc.open_stream(pa.py_buffer(blob))))
     names = rows.schema.names
     controls = {
