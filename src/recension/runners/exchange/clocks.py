@@ -31,12 +31,11 @@ import pyarrow.compute as pc
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, Mask, inserts, null_payload
 from recension.core.openclose import CLOSE
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.lowering import operator_of
 from recension.operators.advance_time import Pace
 from recension.plan.fragments import Clock, Edge
 from recension.plan.nodes import AdvanceTime
 from recension.runners.exchange.packets import AT, ORDER, Contents, Inflow
-from recension.runners.exchange.routing import Router, Shards, rows_for, survivors
+from recension.runners.exchange.routing import Router, Shards, path_steps, rows_for, survivors
 
 _NOTHING: Final = pa.schema([])
 # The place of a row among all: the number of its part, then its place there.
@@ -107,7 +106,7 @@ class _Marker:
     """Marks the rows that other shards must know of."""
 
     def __init__(self, clock: Clock) -> None:
-        self._steps = [operator_of(node) for node in clock.path]
+        self._steps = path_steps(clock.path)
         self._pace = _pace_of(clock)
 
     def mark(self, events: EventBatch, extra: Mapping[str, pa.Array]) -> bytes:

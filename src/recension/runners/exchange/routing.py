@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, inserts, take_rows
-from recension.core.errors import RecensionError
+from recension.core.errors import RecensionError, describe_error
 from recension.core.rowhash import combine, row_hash
 from recension.lowering import operator_of
 from recension.operators.base import Operator
@@ -30,8 +30,7 @@ class Router:
 
     def __init__(self, route: Route, schema: pa.Schema, shards: int) -> None:
         self.shards = 1 if route.is_single else shards
-        steps = [node for node in route.path if _changes_payloads(node)]
-        self._steps: list[Operator] = [operator_of(node) for node in steps]
+        self._steps = path_steps(node for node in route.path if _changes_payloads(node))
         self._keys: Projection | None = None
         if route.keys:
             below = route.path[-1].schema if route.path else schema
@@ -65,16 +64,19 @@ class Router:
 
         So do external CTIs: the step that takes them in runs in one shard only.
         """
-        shard = np.zeros(len(batch), np.int32)
         is_cti = batch.kind == CTI
-        shard[is_cti] = _EVERY
         data = np.flatnonzero(~is_cti & (batch.kind != EXTERNAL_CTI))
         rows, payload = survivors(self._steps, batch, data)
         keys = payload if self._keys is None else self._keys(payload, len(rows))
         hashes = row_hash(keys, len(rows))
         if self._keys is None and by_start:
             hashes = combine(hashes, batch.vs[rows])
-        shard[rows] = (hashes % np.uint64(self.shards)).astype(np.int32)
+        own = (hashes % np.uint64(self.shards)).astype(np.int32)
+        if len(rows) == len(batch):
+            return own
+        shard = np.zeros(len(batch), np.int32)
+        shard[is_cti] = _EVERY
+        shard[rows] = own
         return shard
 
 
@@ -85,14 +87,31 @@ def rows_for(addresses: Shards | None, number: int) -> Index | None:
     return np.flatnonzero((addresses == number) | (addresses == _EVERY))
 
 
-def survivors(steps: Sequence[Operator], batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
+class PathStep(NamedTuple):
+    """A step on the way to the keys, with its name for messages."""
+
+    label: str
+    operator: Operator
+
+
+def path_steps(nodes: Iterable[Node]) -> list[PathStep]:
+    """The steps of a path, ready to run."""
+    return [PathStep(node.label, operator_of(node)) for node in nodes]
+
+
+def survivors(steps: Sequence[PathStep], batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
     """Rows that get through all steps, with their payloads then. Here a row's number is its start."""
     payload = batch.payload if len(rows) == len(batch) else take_rows(batch.payload, rows)
     if not steps:
         return rows, payload
     passing = inserts(rows, rows + 1, payload)
-    for step in steps:
-        passing = step.on_batch(0, passing)
+    for label, operator in steps:
+        try:
+            passing = operator.on_batch(0, passing)
+        except RecensionError:
+            raise
+        except Exception as why:
+            raise RecensionError(f"{label}: {describe_error(why)}") from why
     return passing.vs, passing.payload
 
 
