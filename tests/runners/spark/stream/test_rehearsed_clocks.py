@@ -20,8 +20,8 @@ from recension.core.batch import EventBatch, from_elements
 from recension.core.events import Cti, Element
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.plan.fragments import describe_fragments
+from recension.runners.exchange.packets import ORDER, Packet
 from recension.runners.spark.stream import processor
-from recension.runners.spark.stream.packets import ORDER, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Topology
 

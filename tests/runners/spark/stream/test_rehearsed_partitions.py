@@ -20,8 +20,8 @@ from recension.core.batch import from_elements
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Insert, Retract
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.runners.exchange.packets import NAMED, Packet
 from recension.runners.spark.stream import processor
-from recension.runners.spark.stream.packets import NAMED, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Inlet
 
