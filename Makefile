@@ -42,8 +42,9 @@ format: $(READY) ## put the code into its standard form
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY) ## every benchmark, as one table
+bench: $(READY) ## every benchmark, as one table; then what got slower since the last release
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.against --most 200000 --rounds 5
 
 peers: $(READY) ## Flink, Bytewax, Pathway, Polars and DuckDB over the same files, in environments of their own
 	@sh scripts/peers.sh

@@ -25,6 +25,7 @@ SUITES = (
     "interval_join",
     "windows",
     "small_pushes",
+    "workers",
     "aggregates",
     "sessions",
     "modules",
@@ -44,11 +45,12 @@ SUITES = (
 )
 RUN_THEMSELVES = {
     "matrix": "The user's path: W1, W2 and W3 by what a user may choose",
+    "workers": "W1, W2 and W3 in one process and in two workers, by the wall clock",
     "spark": "Spark pipelines beside Spark's own operators, two cores, by the wall clock",
     "kafka": "the same off Kafka topics of 1, 12 and 200 partitions",
     "nexmark": "NEXMark's queries, final answers and answers at once",
 }
-HAVE_OPTIONS = ("matrix", "nexmark")
+HAVE_OPTIONS = ("matrix", "nexmark", "workers")
 FOLDER = Path("bench-results")
 _PLAIN_WIDTH = 150
 

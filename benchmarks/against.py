@@ -1,6 +1,7 @@
 """This tree against another one: each measurement of both in turn, printed by `recension bench compare`.
 
-    python -m benchmarks.against 0.1.0                   a revision, every suite
+    python -m benchmarks.against                         the last release, every suite
+    python -m benchmarks.against HEAD~3                  a revision
     python -m benchmarks.against ../other windows        a checkout, one suite
     python -m benchmarks.against HEAD modules --only overlap --rounds 9
     python -m benchmarks.against HEAD lmerge --size 60_000 --rounds 30      many short rounds: a busy machine
@@ -36,6 +37,7 @@ from recension.cli.bench import compare
 
 _HERE = Path(__file__).parent.parent
 _CHILD = Path(__file__).parent / "child.py"
+RELEASE = "7b873a7"  # 0.1.0
 _MOST, _ROUNDS = 1_000_000, 9
 # Where a heap ends, and so what the C library gives back to the system and takes again with every batch, is
 # luck: it can take a third of the time of a measurement in one tree and nothing in the other.
@@ -96,7 +98,7 @@ def main() -> None:
     """Measure both trees, save both runs, and print them side by side."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("other", metavar="REVISION|PATH")
+    parser.add_argument("other", metavar="REVISION|PATH", nargs="?", default=RELEASE)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"any of: {', '.join(_suites())}")
     parser.add_argument("--most", type=int, default=_MOST, help="leave out sizes above so many elements")
     parser.add_argument("--size", type=int, help="every measurement at this size, whatever its own")

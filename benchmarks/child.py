@@ -22,7 +22,7 @@ from benchmarks.harness import Measurement, Suite
 
 
 def main(suite_name: str, name: str, size: str, directory: str, step: str) -> None:
-    """Do one step of a measurement: its set-up, or the measuring, by itself or as it is asked."""
+    """Do one step of a measurement: its set-up, a profile, or the measuring, by itself or as it is asked."""
     use_one_core()
     suite: Suite = importlib.import_module(f"benchmarks.{suite_name}").SUITE
     measurement = suite.named(name)
@@ -32,6 +32,11 @@ def main(suite_name: str, name: str, size: str, directory: str, step: str) -> No
         json.dump({}, sys.stdout)
         return
     named = {"suite": suite_name, "name": name}
+    if step == "profile":
+        from benchmarks.profile import profile_measurement
+
+        json.dump(vars(profile_measurement(measurement, int(size), Path(directory))), sys.stdout)
+        return
     if step == "measure":
         found = _measure(measurement, int(size), Path(directory), range(measurement.repeats))
         json.dump(named | list(found)[-1], sys.stdout)

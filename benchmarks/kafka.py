@@ -23,7 +23,7 @@ from scripts.kafka_jars import jars
 import recension as rc
 from benchmarks import moving_window
 from benchmarks.harness import Result
-from benchmarks.spark import HDFS_STORE, OWN_NAME, QUIET, Outcome, _show, run, store
+from benchmarks.spark import HDFS_STORE, OWN_NAME, QUIET, Outcome, run, show, store
 from benchmarks.spark_workloads import LATENESS
 from recension.runners.spark.session import ROCKSDB
 
@@ -123,7 +123,7 @@ def measured(folder: Path, out: Console, *, quick: bool = False) -> list[Result]
                 as_tables = ours(spark, broker, tables, batch // ROWS, "arrow")
                 found.append(run(spark, f"ours, Arrow, {ROWS:,} a message", batch, as_tables, folder))
             title = f"W1 off {number} partitions"
-            _show(out, f"{title}, {batch:,} events a micro-batch, {events:,} events", found)
+            show(out, f"{title}, {batch:,} events a micro-batch, {events:,} events", found)
             results += [outcome.result(title, found) for outcome in found]
     spark.stop()
     return results

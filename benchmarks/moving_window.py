@@ -39,7 +39,7 @@ _SQL = f"""
 def events(size: int) -> tuple[np.ndarray[Any, Any], ...]:
     """Times, keys and values in order of arrival, and the arrival times."""
     rng = np.random.default_rng(7)
-    ts = np.sort(rng.integers(0, size // RATE * SECOND, size))
+    ts = np.sort(rng.integers(0, max(1, size // RATE) * SECOND, size))
     arrival = ts + np.where(rng.random(size) < 0.2, rng.integers(0, LATENESS, size), 0)
     order = np.argsort(arrival, kind="stable")
     return ts[order], rng.integers(0, KEYS, size), rng.integers(0, 100, size), arrival[order]

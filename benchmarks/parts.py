@@ -17,8 +17,8 @@ import pyarrow as pa
 import recension as rc
 from recension.core.batch import EventBatch, concat, cti, inserts
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.runners.exchange.packets import Packet
 from recension.runners.spark.stream.host import Host
-from recension.runners.spark.stream.packets import Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Inlet, topology
 

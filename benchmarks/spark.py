@@ -127,7 +127,8 @@ def run(spark: Any, name: str, events: int, writer: Any, folder: Path) -> Outcom
     return Outcome(name, events, ran[WARM_UP:])
 
 
-def _show(out: Console, title: str, outcomes: list[Outcome]) -> None:
+def show(out: Console, title: str, outcomes: list[Outcome]) -> None:
+    """Print a table, and what ours is beside Spark's own."""
     table = Table(title, *COLUMNS)
     for outcome in outcomes:
         seconds = outcome.seconds
@@ -174,7 +175,7 @@ def compare(
     source = write_input(name, folder, events, batch)
     rounds_of = [everyone(spark, name, source, batch, folder) for _ in range(rounds)]
     found = [reduce(add, outcomes) for outcomes in zip(*rounds_of, strict=True)]
-    _show(out, f"{name}, {batch:,} events a micro-batch, {events:,} events", found)
+    show(out, f"{name}, {batch:,} events a micro-batch, {events:,} events", found)
     return [outcome.result(f"{name}, {batch:,} a micro-batch", found) for outcome in found]
 
 
@@ -186,7 +187,7 @@ def growth(spark: Any, out: Console, folder: Path, events: int, batch: int) -> l
         write_w1(source, size, batch)
         found.append(run(spark, f"ours, {size:,} events", batch, our_w1(spark, source), folder))
     found.append(run(spark, f"ours, {events:,} events, 1 shard", batch, our_w1(spark, source, 1), folder))
-    _show(out, f"growth and shards, W1, {batch:,} events a micro-batch", found)
+    show(out, f"growth and shards, W1, {batch:,} events a micro-batch", found)
     two, one = (outcome.kernel_seconds for outcome in found[1:])
     out.print(f"the kernel in 2 shards: {one / two:.2f} × as fast as in 1", highlight=False)
     return [outcome.result("W1, growth", []) for outcome in found]

@@ -41,37 +41,39 @@ def _write(folder: Path, table: pa.Table, rows: int) -> None:
         os.utime(file, (number, number))
 
 
-def read(spark: Any, folder: Path, columns: str, start: str) -> Any:
-    """The directory as a stream with a watermark."""
-    frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
+def read(spark: Any, folder: Path, columns: str, start: str, files: int | None = 1) -> Any:
+    """The directory as a stream with a watermark; so many files a micro-batch, or all that are there."""
+    most = {} if files is None else {"maxFilesPerTrigger": files}
+    frame = spark.readStream.schema(columns).options(**most).parquet(str(folder))
     return frame.withWatermark(start, LATENESS)
 
 
-def own_w1(spark: Any, folder: Path) -> Any:
+def own_w1(spark: Any, folder: Path, files: int | None = 1) -> Any:
     """Spark's own windows."""
     from pyspark.sql import functions as F  # noqa: N812
 
     window = F.window("ts", "10 seconds", "2 seconds")
-    frame = read(spark, folder, W1_COLUMNS, "ts").groupBy(window, "key")
+    frame = read(spark, folder, W1_COLUMNS, "ts", files).groupBy(window, "key")
     return frame.agg(F.count("*").alias("n"), F.sum("value").alias("s")).writeStream.outputMode("update")
 
 
-def _w1_query() -> rc.Stream:
+def w1_query() -> rc.Stream:
+    """Counts and sums of each key, every two seconds."""
     known = rc.Properties(is_insert_only=True, is_point=True)
     feed = rc.source("feed", {"key": "int64", "value": "int64"}, start="ts", properties=known)
     return feed.group_by("key").hopping("10s", "2s").agg(n=rc.count(), s=rc.sum("value"))
 
 
-def our_w1(spark: Any, folder: Path, shards: int = 2) -> Any:
+def our_w1(spark: Any, folder: Path, shards: int = 2, files: int | None = 1) -> Any:
     """Ours over the same DataFrame."""
-    inputs = {"feed": read(spark, folder, W1_COLUMNS, "ts")}
-    return rc.spark.stream(spark, _w1_query(), inputs, shards=shards).writeStream
+    inputs = {"feed": read(spark, folder, W1_COLUMNS, "ts", files)}
+    return rc.spark.stream(spark, w1_query(), inputs, shards=shards).writeStream
 
 
 def our_w1_files(spark: Any, folder: Path, shards: int = 2) -> Any:
     """Ours over the same files, read by the tasks."""
     inputs, lag = {"feed": str(folder)}, {"feed": "30s"}
-    frame = rc.spark.stream(spark, _w1_query(), inputs, shards=shards, watermark=lag, files_per_batch=1)
+    frame = rc.spark.stream(spark, w1_query(), inputs, shards=shards, watermark=lag, files_per_batch=1)
     return frame.writeStream
 
 

@@ -6,6 +6,7 @@ In CI the examples are the same every time. Tests that need Spark or Kafka are m
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
-from tests.short_sessions import COMPILED, INTERPRETED, short_session
+from tests.effort import mark_repeats
+from tests.short_sessions import COMPILED, INTERPRETED, short_session, use_home_without_archives
 
 if TYPE_CHECKING:
     from scripts.kafka_broker import Broker
@@ -29,6 +31,9 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=3)
 # Finds failures fast and does not make them smaller.
 settings.register_profile("hunt", settings.get_profile("dev"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+# Little of what tests leave is in cycles: to look for it among all tests takes a quarter of their time.
+gc.set_threshold(50_000, 20, 20)
 
 # Spark keeps a catalog by its name.
 _CATALOGS = count()
@@ -45,6 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name, mark in (("spark", "spark"), ("broker", "kafka")):
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+    mark_repeats(items)
     # `scripts/test.sh` looks for tests on Spark in files that name it.
     for path in {item.path for item in items if item.get_closest_marker("spark") is not None}:
         if "spark" not in path.read_text(encoding="utf-8").lower():
@@ -53,11 +59,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             )
 
 
+def pytest_collection_finish() -> None:
+    """The tests themselves, and what they import, are no garbage."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """At the end they are: a package that counts what is left of it would complain."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with two shuffle partitions: enough to see what order and distribution do."""
     import recension as rc
 
+    use_home_without_archives(tmp_path_factory.mktemp("home"))
     settings = short_session("2g", spark__sql__shuffle__partitions="2", **_connectors())
     session = rc.spark.session("local[2,4]", "recension tests", **settings)
     yield session

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import matrix
 
-SMALL = 2_000
+SMALL = 500
 
 
 @pytest.mark.parametrize("workload", ["W1", "W2", "W3"])

@@ -13,7 +13,7 @@ from benchmarks import lmerge_figures, scale
 
 SMALL = 2_000
 # A micro-batch of the sink has 50,000; pushed one by one, or group by group, elements take long.
-SIZES = {"history_sink": 100_000, "group_apply": 1_000, "small_pushes": 100}
+SIZES = {"history_sink": 100_000, "group_apply": 1_000, "small_pushes": 50, "why": 500, "sessions": 1_000}
 
 
 def suites() -> list[Suite]:

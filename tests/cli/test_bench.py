@@ -35,6 +35,23 @@ def test_measurements_of_one_name_stand_beside_each_other(
     assert "windows: new (1,000)" in told
 
 
+def test_what_got_slower_is_marked_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = saved(tmp_path / "a.json", {"tumbling": 100.0, "hopping": 100.0})
+    b = saved(tmp_path / "b.json", {"tumbling": 95.0, "hopping": 80.0})
+    assert main(["bench", "compare", a, b]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "0.80 slower" in line and "hopping" in line]
+    assert lines[-1] == "slower by more than 10%: windows: hopping (1,000)"
+
+
+def test_a_profile_needs_the_benchmarks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--profile"]) == 2
+    assert "run this in a checkout of the project" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["{}", "[]", "not JSON", '{"when": 1, "machine": {}, "results": [{}]}'])
 def test_another_file_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str

@@ -19,8 +19,7 @@ QUERY = """
 import recension as rc
 s = rc.source("s", {"who": "string", "site": "string"})
 t = rc.source("t", {"site": "string", "country": "string"}, start="since", end="until")
-query = (s.group_by("site").agg(n=rc.count(), speculate="eager")
-          .join(t, on="site").group_by("country").agg(total=rc.sum("n")))
+query = s.join(t, on="site").group_by("country").agg(total=rc.count())
 """
 SHORT_QUERY = """
 import recension as rc

@@ -370,7 +370,7 @@ def test_files_are_read_in_pieces(suffix: str, tmp_path: Path, monkeypatch: pyte
     # The check for orphans keeps some events as they came, up to a bound that these files would not reach.
     monkeypatch.setattr("recension.core.event_bag._MOST_BYTES", 1 << 18)
     peaks = []
-    for pieces in (20, 100):
+    for pieces in (12, 60):
         path = tmp_path / f"{pieces}.{suffix}"
         write_stream(path, (piece(i * PIECE) for i in range(pieces)), SCHEMA)
         before, peak, rows = pa.total_allocated_bytes(), 0, 0

@@ -54,12 +54,14 @@ CASES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.pairs
 @CASES
 @pytest.mark.parametrize("what", AGGREGATES)
 def test_eager_shows_all_windows(seed: int, n: int, by: Moment, grouped: int, what: str) -> None:
     Case(seed, n, by, what, "eager", grouped=bool(grouped)).check_every_batch()
 
 
+@pytest.mark.pairs
 @CASES
 @pytest.mark.parametrize("what", AGGREGATES)
 def test_others_show_the_windows_that_have_ended(

@@ -119,6 +119,7 @@ def histories() -> st.SearchStrategy[History]:
     return found.map(lambda events: events + events[:1])
 
 
+@pytest.mark.pairs
 @pytest.mark.usefixtures("deep")
 @pytest.mark.parametrize("grouped", [False, True], ids=["ungrouped", "grouped"])
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -140,6 +141,7 @@ def test_after_every_batch_the_history_is_the_oracles(
     assert drive.operator.state_rows() == 0
 
 
+@pytest.mark.pairs
 @pytest.mark.usefixtures("deep")
 @pytest.mark.parametrize("view", ["ended", "all"])
 @pytest.mark.parametrize("name", QUERIES)
@@ -330,7 +332,7 @@ def _memory_of_a_batch(measure: selections.Selection | TopK, live: int) -> int:
     operator.on_batch(0, _elements(INSERT, vs, endless, endless, values[:live]))
     operator.on_cti(0, live)
     least = 10**9
-    for number in range(10):
+    for number in range(4):
         at = live + 20 * number + np.arange(20)
         gone, ends = 40 * number + np.arange(20), np.full(20, FOREVER)
         tracemalloc.start()

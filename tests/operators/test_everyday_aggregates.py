@@ -127,6 +127,7 @@ def means(over: Meaning, rows: Any, history: History, *, grouped: bool) -> Histo
     return denote.grouped(history, "k", lambda g: over(g, rows)) if grouped else over(history, rows)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("grouped", [False, True], ids=["ungrouped", "grouped"])
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("what", ANSWERS)
@@ -146,6 +147,7 @@ def test_eager_shows_the_answers_at_once(what: str, windows: str, grouped: bool,
     assert driver.operator.state_rows() == 0
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("variant", ["perfect", "ordered"])
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("what", ANSWERS)

@@ -57,12 +57,14 @@ CASES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.pairs
 @CASES
 @pytest.mark.parametrize("what", AGGREGATES)
 def test_eager_shows_all_sessions(seed: int, gap: int, grouped: bool, long: int, what: str) -> None:
     Case(seed, gap, what, "eager", grouped=grouped).check_every_batch()
 
 
+@pytest.mark.pairs
 @CASES
 @pytest.mark.parametrize("insert_only", [False, True])
 @pytest.mark.parametrize("what", ["sums", "lists"])

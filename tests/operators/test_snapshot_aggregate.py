@@ -195,6 +195,7 @@ def check(data: st.DataObject, query: Query, variant: Speculate, *, grouped: boo
     assert drive.operator.state_bytes() == 0 or not query.is_sum
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("grouped", [False, True], ids=["ungrouped", "grouped"])
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", QUERIES)

@@ -11,7 +11,7 @@ from recension.core.batch import inserts
 from recension.plan.fragments import Route, cut
 from recension.plan.node import columns_named
 from recension.plan.rewrites import optimize
-from recension.runners.spark.stream.routing import Router
+from recension.runners.exchange.routing import Router
 
 S = rc.source("s", {"k": "string", "v": "int64"})
 

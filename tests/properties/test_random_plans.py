@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.plans import STEPS, Plan, plans
+from tests.properties.plans import STEPS, Plan, each_step, plans
 from tests.properties.step import StepKind
 
 import recension as rc
@@ -128,7 +128,7 @@ def _check_step(step: StepKind, data: st.DataObject) -> None:
     check_plan(Plan((step,)), known, turns, data.draw(st.integers(0, len(turns))))
 
 
-@pytest.mark.parametrize("step", STEPS, ids=repr)
+@pytest.mark.parametrize("step", each_step(), ids=repr)
 @given(st.data())
 @settings(max_examples=examples(18), suppress_health_check=list(HealthCheck))
 def test_each_operator(step: StepKind, data: st.DataObject) -> None:

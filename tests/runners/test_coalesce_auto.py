@@ -23,7 +23,7 @@ def constants(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     save_constants(Constants(1, 1, 1, 1, 1, 1, lazy_insert=0.2, lazy_delete=0.2))
 
 
-def told(start: int, cp: float, oop: float = 0.1, size: int = 1_000) -> pa.Table:
+def told(start: int, cp: float, oop: float = 0.1, size: int = 600) -> pa.Table:
     times, rooms, heat = readings(size, cp, oop, groups=2, seed=start)
     columns = {"_kind": ["insert"] * size, "_vs": times + start, "_ve": times + start + 1}
     return pa.table({**columns, "room": rooms, "heat": heat})
@@ -55,8 +55,8 @@ def test_what_is_learned_changes_the_scheme_and_no_answer(window: Any) -> None:
     auto, lazy = asked(window, weights=(0, 1, 2)), asked(window, scheme="lazy")
     live, schemes = rc.session(auto=auto, lazy=lazy), []
     for part in range(8):
-        live.push("s", told(part * 1_000, 0.9 if part < 2 else 0.0))
-        live.advance("s", part * 1_000 + 900)
+        live.push("s", told(part * 600, 0.9 if part < 2 else 0.0))
+        live.advance("s", part * 600 + 540)
         if part in (0, 4):
             resumed = rc.session(auto=auto, lazy=lazy)
             resumed.restore(live.snapshot())

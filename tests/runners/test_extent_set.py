@@ -50,8 +50,8 @@ def test_queries_answer_as_they_would_alone_while_schemes_change() -> None:
     schemes = []
     for part in range(8):
         for each in (live, others):
-            each.push("s", told(part * 1_000, 1_000, 0.9 if part < 1 else 0.0))
-            each.advance("s", part * 1_000 + 900)
+            each.push("s", told(part * 600, 600, 0.9 if part < 1 else 0.0))
+            each.advance("s", part * 600 + 540)
         for name in ASKED:
             answers[name] += live.read(name).elements()
         words = live.explain("heat")

@@ -1,17 +1,21 @@
-"""Every transcript with a query as a batch job over its inputs' histories, many in one job."""
+"""Transcripts with a query as batch jobs over their inputs' histories, many in one job.
+
+A few in which every method occurs; ``make soak`` plays all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.covering import one_of_every_method
 from tests.runners.spark.batch.jobs import answers, batch, frame, quickly
 from tests.transcripts.final_histories import check_final, has_valid_inputs, input_models
 
 import recension as rc
 from recension.core.errors import RecensionError
-from recension.core.events import Event
 from recension.testing.assertions import assert_equivalent
 from recension.testing.difference import compare_events
 from recension.testing.transcripts import Transcript, load_transcripts
@@ -62,28 +66,26 @@ def _batch(spark: Any, transcript: Transcript) -> Any:
     return batch(spark, query, {n: frame(spark, events, schemas[n]) for n, events in histories.items()})
 
 
-@pytest.fixture(scope="module")
-def played(spark: Any) -> dict[str, list[Event]]:
-    """The answer of every transcript."""
-    found: dict[str, list[Event]] = {}
+CHOSEN = one_of_every_method(PLAYED)
+OTHERS = [t for t in PLAYED if t not in CHOSEN]
+PARTS = [
+    *(pytest.param(CHOSEN[at::2], id=f"chosen {at}") for at in range(2)),
+    *(pytest.param(OTHERS[at::4], id=f"others {at}", marks=pytest.mark.soak) for at in range(4)),
+]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_transcripts(spark: Any, part: Sequence[Transcript]) -> None:
+    """As they say, and as the local engine has it when it is closed."""
     with quickly(spark):
-        for part in (PLAYED[at::4] for at in range(4)):
-            histories = answers([_batch(spark, transcript) for transcript in part])
-            found |= dict(zip((t.name for t in part), histories, strict=True))
-    return found
-
-
-@pytest.mark.parametrize("transcript", PLAYED, ids=lambda t: t.name)
-def test_transcript(transcript: Transcript, played: dict[str, list[Event]]) -> None:
-    check_final(transcript, played[transcript.name])
-
-
-@pytest.mark.parametrize("transcript", PLAYED, ids=lambda t: t.name)
-def test_as_the_local_engine_when_it_is_closed(
-    transcript: Transcript, played: dict[str, list[Event]]
-) -> None:
-    query, elements = built(transcript)
-    assert_equivalent(played[transcript.name], rc.run(query, elements, close=True).history())
+        found = answers([_batch(spark, transcript) for transcript in part])
+    for transcript, events in zip(part, found, strict=True):
+        query, elements = built(transcript)
+        try:
+            check_final(transcript, events)
+            assert_equivalent(events, rc.run(query, elements, close=True).history())
+        except AssertionError as why:
+            raise AssertionError(f"{transcript.name}\n{why}") from None
 
 
 @pytest.mark.parametrize("transcript", [t for t in QUERIES if t.name in REFUSED], ids=lambda t: t.name)

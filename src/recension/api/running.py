@@ -27,6 +27,7 @@ def run(
     close: bool = False,
     clock: Clock = now,
     verify_modules: bool = False,
+    workers: int = 1,
 ) -> Result:
     """Run a query over finite inputs on the local engine.
 
@@ -46,6 +47,8 @@ def run(
         Returns microseconds since 1970, for queries that use the wall clock.
     verify_modules
         Call every user-defined module and function twice, and stop if the two results differ.
+    workers
+        How many processes share the work, see `session`.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -55,7 +58,7 @@ def run(
     1    5    1
     """
     plan = repeat_calls(plan_of(query, "run")) if verify_modules else plan_of(query, "run")
-    return run_plan(plan, inputs, batch_size=batch_size, close=close, clock=clock)
+    return run_plan(plan, inputs, batch_size=batch_size, close=close, clock=clock, workers=workers)
 
 
 def session(
@@ -67,6 +70,7 @@ def session(
     keep: DurationLike = 0,
     memory: str | int | None = None,
     spill: str | PathLike[str] | None = None,
+    workers: int = 1,
     **named: StreamBase,
 ) -> Session:
     """A session that runs one query, or several by name, while you push data to their sources.
@@ -80,6 +84,11 @@ def session(
 
     ``memory`` bounds how much of the state is in memory (``"512MB"``, ``"2GiB"``). The rest is in files in
     the directory ``spill``, by default the directory for temporary files; work on it is slower.
+
+    With ``workers`` the steps run in that many processes, each with a share of the keys. A push then returns
+    before its output is computed; reading waits for it. A query without keys runs in this process, and
+    ``session.explain()`` says why. The processes are forked from this one and end with the session: when it
+    is closed, stopped, no longer held, or at the end of a ``with`` block.
 
     >>> import recension as rc
     >>> s = rc.source("s", {"user": "string"})
@@ -98,7 +107,12 @@ def session(
         raise RecensionError("session: give it at least one query, such as rc.session(stream)")
     if verify_modules:
         plans = {name: repeat_calls(plan) for name, plan in plans.items()}
-    return Session(plans, batch_size, clock, history_limit, pool=open_pool(memory, spill), keep=_keep(keep))
+    return Session(
+        *(plans, batch_size, clock, history_limit),
+        pool=open_pool(memory, spill),
+        keep=_keep(keep),
+        workers=workers,
+    )
 
 
 def record(

@@ -1,8 +1,10 @@
-"""``recension bench compare``: two runs of the benchmarks side by side."""
+"""``recension bench``: two runs of the benchmarks side by side, and where the time of one goes."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -14,10 +16,12 @@ from rich.table import Table
 from recension.cli.root import app
 from recension.core.errors import RecensionError
 
-bench = typer.Typer(name="bench", help="Compare two runs of the benchmarks (`make bench`).")
+bench = typer.Typer(name="bench", help="Compare two runs of the benchmarks (`make bench`), or profile one.")
 app.add_typer(bench)
 
 Key: TypeAlias = tuple[str, str, int]
+# Below this ratio a measurement has got slower. Two runs of the same code differ by less, mostly.
+SLOWER = 0.9
 
 
 @dataclass(frozen=True)
@@ -29,17 +33,42 @@ class BenchmarkRun:
     results: dict[Key, dict[str, Any]]
 
 
+@bench.callback(invoke_without_command=True, no_args_is_help=True)
+def profile(
+    context: typer.Context,
+    is_wanted: Annotated[
+        bool, typer.Option("--profile", help="Show where time goes by stage and by operator, and save it.")
+    ] = False,
+    suite: Annotated[str, typer.Option(help="With --profile: the benchmarks to run.")] = "matrix",
+    events: Annotated[int | None, typer.Option(help="With --profile: how many events.", min=1)] = None,
+) -> None:
+    """Compare two runs of the benchmarks (`make bench`), or profile one."""
+    if context.invoked_subcommand is not None or not is_wanted:
+        return
+    if not Path("benchmarks", "profile.py").is_file():
+        raise RecensionError(
+            "there are no benchmarks here: they come with the source, not with the package; "
+            "run this in a checkout of the project"
+        )
+    size = [] if events is None else ["--events", str(events)]
+    command = [sys.executable, "-m", "benchmarks.profile", "--suite", suite, *size]
+    raise typer.Exit(subprocess.run(command, check=False).returncode)
+
+
 @bench.command()
 def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="The JSON file of a run, from bench-results.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The JSON file of a later run.")],
 ) -> None:
-    """Each measurement of B next to that of A: elements per second and peak memory."""
+    """Each measurement of B next to that of A: rate, peak memory, and what got slower."""
     before, after = load_run(a), load_run(b)
     console = Console(width=None if Console().is_terminal else 120)
     for line in _machine_differences(before, after):
         console.print(line, style="yellow", highlight=False)
     console.print(_table(before, after))
+    if slower := [key for key in before.results if _is_slower(before, after, key)]:
+        names = ", ".join(map(_name_of, slower))
+        console.print(f"slower by more than {1 - SLOWER:.0%}: {names}", style="red", highlight=False)
     for path, run, other in ((a, before, after), (b, after, before)):
         if only := [key for key in run.results if key not in other.results]:
             console.print(f"only in {path}: {', '.join(map(_name_of, only))}", highlight=False)
@@ -75,10 +104,15 @@ def _table(before: BenchmarkRun, after: BenchmarkRun) -> Table:
             f"{key[2]:,}",
             f"{a['rate']:,.0f}",
             f"{b['rate']:,.0f}",
-            f"{_ratio(b['rate'], a['rate'])}",
+            f"{_ratio(b['rate'], a['rate'])}{' slower' * _is_slower(before, after, key)}",
             f"{_ratio(b['peak_mb'], a['peak_mb'])}",
         )
     return table
+
+
+def _is_slower(before: BenchmarkRun, after: BenchmarkRun, key: Key) -> bool:
+    """Has a measurement that both runs have got slower?"""
+    return key in after.results and after.results[key]["rate"] < SLOWER * before.results[key]["rate"]
 
 
 def _ratio(b: float, a: float) -> str:

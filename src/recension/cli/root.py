@@ -33,7 +33,7 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 # The module with each command, and what the list of commands says of it: who asks for one, or for that list,
 # does not wait until all are loaded.
 _COMMANDS: Final = {
-    "bench": ("bench", "Compare two runs of the benchmarks (`make bench`)."),
+    "bench": ("bench", "Compare two runs of the benchmarks (`make bench`), or profile one."),
     "calibrate": (
         "calibrate",
         "Measure costs on this machine, for the choice between eager and lazy coalescing, and store them.",

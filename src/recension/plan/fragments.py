@@ -379,10 +379,10 @@ def _properties_over_shards(known: Properties) -> Properties:
     )
 
 
-def _reasons(fragment: Fragment) -> Iterator[str]:
-    """The steps for which a fragment is in one shard, and what they do."""
-    steps = each_once([plan for _, plan in fragment.outputs]) if fragment.is_single else ()
-    for node in steps:
+def reasons_for_one_shard(fragments: Iterable[Fragment]) -> Iterator[str]:
+    """The steps for which fragments are in one shard, and what they do."""
+    plans = [plan for fragment in fragments if fragment.is_single for _, plan in fragment.outputs]
+    for node in each_once(plans):
         is_alone = (need := node.needs()) is not None and not any(need)
         if is_alone and _place_by_clock(node, [_LOOSE] * len(node.inputs)) is None:
             yield f"{node.label!r} {node.why_single}"
@@ -396,5 +396,5 @@ def describe_fragments(fragments: Iterable[Fragment]) -> str:
         lines.append(f"fragment {fragment.level}, {where}")
         lines += [f"   reads {edge.source.name} {edge.route}" for edge in fragment.edges]
         lines += [f"   gives {node.label}" for node, _ in fragment.outputs]
-        lines += dict.fromkeys(f"   in one shard because {why}" for why in _reasons(fragment))
+        lines += dict.fromkeys(f"   in one shard because {why}" for why in reasons_for_one_shard([fragment]))
     return "\n".join(lines) + "\n"

@@ -32,7 +32,7 @@ from recension.operators.pipeline import (
 )
 from recension.runners.feedback import OUTSIDE, Feedback
 from recension.runners.metrics import COUNTERS, Metrics, counters_of, dropped_count, late_count
-from recension.runners.snapshot import PLAN, plan_table, require_same_plan
+from recension.runners.snapshot import PLAN, plan_table, require_same_plan, require_workers
 
 _log: Final = logging.getLogger("recension")
 
@@ -104,6 +104,16 @@ class Engine:
         metrics.count_out(out)
         for warning in operator.take_warnings():
             self.warn(number, f"{metrics.name}: {warning}")
+
+    def settle(self) -> dict[int, Flow]:
+        """What came out of steps that others do, once all of them are done; here nothing is left open."""
+        return {}
+
+    def finish(self) -> None:
+        """Nothing more comes; others that work for it may go."""
+
+    def stop(self) -> None:
+        """End others that work for it, whatever they do."""
 
     def check_end(self, sources: Collection[int]) -> None:
         """Raise what an operator would raise if these sources ended, where it is certain; nothing changes."""
@@ -217,6 +227,7 @@ class Engine:
 
     def require_same(self, chunks: Chunks) -> None:
         """Refuse a snapshot of another query; nothing changes."""
+        require_workers(chunks, 1)
         require_same_plan(chunks, plan_table(self._vertices, self._order))
 
     def restore(self, chunks: Chunks) -> None:

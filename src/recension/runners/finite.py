@@ -24,14 +24,16 @@ def run(
     batch_size: int = BATCH_SIZE,
     close: bool = False,
     clock: Clock = wall_clock.now,
+    workers: int = 1,
 ) -> Result:
     """Run a query over finite inputs, taken in turn, a batch from each."""
-    session = Session({"query": without_idleness(query)}, batch_size, clock, history_limit=0)
-    for _ in push_inputs(session, inputs, batch_size=batch_size, close=close):
-        pass
-    result = replace(session.read(), reading=Reading())
-    # Asked for now: a result that still has to ask would keep the session, with all its state.
-    _ = result.metrics
+    queries = {"query": without_idleness(query)}
+    with Session(queries, batch_size, clock, history_limit=0, workers=workers) as session:
+        for _ in push_inputs(session, inputs, batch_size=batch_size, close=close):
+            pass
+        result = replace(session.read(), reading=Reading())
+        # Asked for now: a result that still has to ask would keep the session, with all its state.
+        _ = result.metrics
     return result
 
 

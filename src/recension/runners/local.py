@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -70,7 +70,7 @@ class Session(LockedSession):
     If a query uses the wall clock, ``clock`` is read at every push and read. The history of each answer is
     kept for `history` until it has more than ``history_limit`` events; with None it has no limit, with 0 it
     is not kept. For ``keep`` microseconds the session remembers what was believed when. With a ``pool``, the
-    state is in the pool's memory.
+    state is in the pool's memory. With several ``workers``, the steps are in that many processes.
     """
 
     def __init__(
@@ -82,12 +82,15 @@ class Session(LockedSession):
         times: OneKind | None = None,
         pool: MemoryPool | None = None,
         keep: int = 0,
+        workers: int = 1,
     ) -> None:
         super().__init__(pool)
         self._pool, self._clock = pool, clock
-        _require_options(batch_size, clock, history_limit)
+        _require_options(batch_size, clock, history_limit, workers)
+        if pool is not None and workers > 1:
+            raise RecensionError("session: memory= bounds the state of one process: leave out workers=")
         self._queries = dict(queries)
-        self._run = QueryRun(queries, batch_size, self._now, history_limit, times or OneKind(), keep)
+        self._run = QueryRun(queries, batch_size, self._now, history_limit, times or OneKind(), keep, workers)
         self._merges: dict[str, MergePorts] = {}
 
     @property
@@ -175,6 +178,7 @@ class Session(LockedSession):
 
     def _merge_ports(self, query: str | None) -> MergePorts:
         name = self._run.answers.query_name(query)
+        self._run.require_one_process("the streams of a merge")
         if name not in self._merges:
             self._merges[name] = MergePorts(self._run.plan, name, self._queries[name])
         return self._merges[name]
@@ -266,6 +270,24 @@ class Session(LockedSession):
             for source, push in pushes.items():
                 self._run.feed(source, self._run.take(source, push))
 
+        # Nothing is left to do for workers.
+        self._settle()
+        self._run.engine.finish()
+
+    def stop(self) -> None:
+        """End the workers of the session, if it has any; it refuses most calls from then on.
+
+        They also end when the session is closed or nobody holds it any more, and after a ``with`` block.
+        """
+        with self._lock.hold("stop", even_failed=True):
+            self._run.engine.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
     @run_exclusively
     def hear(self, t: TimeLike, query: str | None = None) -> None:
         """Feedback from readers of a query: they do not need events that finally end before ``t``.
@@ -341,6 +363,7 @@ class Session(LockedSession):
     @run_exclusively
     def metrics(self) -> list[Metrics]:
         """What every operator has done so far, and the state it holds."""
+        self._settle()
         return self._run.metrics(self._run.engine.counters())
 
     @run_exclusively
@@ -363,11 +386,13 @@ class Session(LockedSession):
             chosen = operator.describe_choices() if operator else self._run.describe_partitions(node)
             return "\n".join(chosen) or describe_choice(node)
 
-        return explain([plan.queries[self._run.answers.query_name(query)]], annotate=describe_step)
+        root = plan.queries[self._run.answers.query_name(query)]
+        return explain([root], annotate=describe_step) + str(self._run.work)
 
     @run_exclusively
     def counts(self) -> dict[str, Counter[str]]:
         """Per source and operator, the elements dropped, moved or ignored so far, by reason."""
+        self._settle()
         return self._run.counts()
 
     @run_exclusively
@@ -393,6 +418,7 @@ class Session(LockedSession):
         tables have a checksum; store them as Parquet, Arrow IPC or Feather. ``notes`` are tables of your own,
         such as how far each input was read: they are sealed with the others, and `restore` returns them.
         """
+        self._settle()
         histories = {f"answers/{name}": table for name, table in self._run.answers.snapshot().items()}
         own = {f"{NOTES}/{name}": table for name, table in (notes or {}).items()}
         return seal_snapshot(
@@ -402,6 +428,7 @@ class Session(LockedSession):
     @run_exclusively
     def parts(self) -> dict[str, Any]:
         """The state of operators and sources, to be stored in another way; see `Operator.parts`."""
+        self._settle()
         return self._run.parts()
 
     def restore(self, chunks: Chunks) -> dict[str, pa.Table]:
@@ -433,6 +460,11 @@ class Session(LockedSession):
                 raise RecensionError(f"the snapshot could not be restored: {describe_error(why)}") from why
         self._lock.clear_failure()
 
+    def _settle(self) -> None:
+        """Wait for workers; what they have computed can be read."""
+        with self._step():
+            self._run.settle()
+
     @contextmanager
     def _step(self) -> Iterator[None]:
         """What comes out in here can be read once all of it has gone well."""
@@ -449,7 +481,9 @@ class Session(LockedSession):
                 self._run.warn(warning)
 
 
-def _require_options(batch_size: int, clock: Clock, history_limit: int | None) -> None:
+def _require_options(batch_size: int, clock: Clock, history_limit: int | None, workers: int) -> None:
+    if not _is_count(workers, 1):
+        raise RecensionError(f"workers is a number of processes from 1, not {workers!r}")
     if not _is_count(batch_size, 1):
         raise RecensionError(f"batch_size is a number of elements from 1, not {batch_size!r}")
     if not callable(clock):

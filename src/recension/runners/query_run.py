@@ -30,7 +30,7 @@ from recension.plan.node import Node
 from recension.plan.source import Source, Table, describe_unknown_source, times_in
 from recension.plan.tables import find_followed
 from recension.runners.answers import QueryAnswers
-from recension.runners.engine import Engine, elements
+from recension.runners.engine import elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count, late_count
@@ -39,6 +39,7 @@ from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
 from recension.runners.session_lock import RefusedError
 from recension.runners.sub_streams import Arrival, IntoPartition, describe_progress
 from recension.runners.table_intake import TableIntake
+from recension.runners.workload import open_engine
 
 TIMES: Final = "times"
 FOLLOWED: Final = "followed"
@@ -57,10 +58,11 @@ class QueryRun:
         history_limit: int | None,
         times: OneKind,
         keep: int = 0,
+        workers: int = 1,
     ) -> None:
         self._batch_size, self._clock, self.times = batch_size, clock, times
         self.plan: PhysicalPlan = lower(queries)
-        self.engine = Engine(self.plan.vertices, self.plan.query_vertices.values())
+        self.engine, self.work = open_engine(self.plan, workers)
         self.name_times(times_in(queries.values()))
         self.intakes: dict[str, Intake] = {}
         # By vertex, the last CTI it gave: what tables that may be read again follow.
@@ -73,8 +75,20 @@ class QueryRun:
         self._observer: StepObserver | None = None
         self._has_begun = False
 
+    def settle(self) -> None:
+        """Wait until all that was fed has been worked through."""
+        if flows := self.engine.settle():
+            self._collect(flows)
+
+    def require_one_process(self, what: str) -> None:
+        """Refuse what needs all steps in this process."""
+        if self.work.split is not None:
+            shards = self.work.split.shards
+            raise RecensionError(f"{what}: the session runs in {shards} workers; use one with workers=1")
+
     def record(self, path: str | PathLike[str], edges: EdgeChoice, limit: str | int) -> Recorder:
         """Record what comes on some edges from now on."""
+        self.require_one_process("record")
         known = self._observer
         if isinstance(known, Recorder) and known.stopped is None:
             raise RecensionError(f"record: the session is recorded in {known.path}: close that first")
@@ -89,6 +103,7 @@ class QueryRun:
 
     def observe(self, observer: StepObserver | None) -> None:
         """Let somebody see what comes on every edge from now on, or nobody."""
+        self.require_one_process("observe")
         self._observer = observer
 
     def publish(self) -> None:
@@ -152,7 +167,13 @@ class QueryRun:
 
     def refuse_external(self, source: str, batch: EventBatch) -> None:
         """Refuse external CTIs that would meet a step which cannot make sense of them."""
-        if source in self._without_external and bool((batch.kind == EXTERNAL_CTI).any()):
+        has_external = bool((batch.kind == EXTERNAL_CTI).any())
+        if has_external and self.work.counts_external_ctis_alone(source):
+            raise RecensionError(
+                f"{source}: an external cti came, which counts the elements of all workers: declare "
+                f"rc.source({source!r}, ..., external_ctis=True)"
+            )
+        if has_external and source in self._without_external:
             raise RecensionError(
                 f"{source}: an external cti came, but a step above the source cannot take it in: declare "
                 f"rc.source({source!r}, ..., external_ctis=True), or put .finalize() onto the source itself"
@@ -220,6 +241,7 @@ class QueryRun:
 
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
+        self.settle()
         self._tick_steps()
         for source, intake in self.intakes.items():
             if intake.is_clocked:

@@ -29,6 +29,7 @@ from recension.plan.structure import describe_structure_difference
 STATE_FORMAT: Final = 3
 SEAL_FORMAT: Final = 1
 PLAN: Final = "plan"
+WORKERS: Final = "workers"
 SESSION: Final = "session"
 NOTES: Final = "notes"
 SEAL: Final = "seal"
@@ -89,6 +90,16 @@ def require_same_plan(chunks: Chunks, ours: pa.Table) -> None:
             raise RecensionError(
                 f"the snapshot is of another query, in which {a['operator']!r} reads other steps"
             )
+
+
+def require_workers(chunks: Chunks, workers: int) -> None:
+    """Refuse the state of another number of workers: each has its own keys."""
+    made = chunks[WORKERS][WORKERS][0].as_py() if WORKERS in chunks else 1
+    if made != workers:
+        raise RecensionError(
+            f"the state in the snapshot is split among {made} workers, and here among {workers}: restore it "
+            f"with workers={made}"
+        )
 
 
 def _describe_difference(theirs: dict[str, Any] | None, ours: dict[str, Any] | None) -> str:

@@ -231,8 +231,10 @@ class MergedReadings:
 
 def distinct_rows(rows: Index) -> tuple[Index, Index]:
     """The numbers of payloads, each once, in order, and where each of those given stands among them."""
-    least = int(rows.min(initial=0))
-    is_used = np.zeros(int(rows.max(initial=-1)) + 1 - least, np.bool_)
+    if bool((rows[1:] > rows[:-1]).all()):  # one payload a reading, in order of arrival, as most often
+        return rows, np.arange(len(rows))
+    least = int(rows.min())  # numbers grow as long as the stream goes on; those in use are near each other
+    is_used = np.zeros(int(rows.max()) + 1 - least, np.bool_)
     is_used[rows - least] = True
     return np.flatnonzero(is_used) + least, (np.cumsum(is_used) - 1)[rows - least]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from recension.core.batch import Index
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.lmerge.in2t import In2t
 from recension.operators.lmerge.merge import OUT
 from recension.operators.state.leaf_table import unique_numbers
@@ -32,6 +32,8 @@ class LookQueue:
         self._starts, self._ends = TimeQueue(), TimeQueue()
         self._changed: list[Index] = []
         self._leader: int | None = None
+        # How far a stable has looked at nodes. Those that start later are in ``_starts``, changed or not.
+        self._looked_until = BEGINNING
 
     def nbytes(self) -> int:
         """Memory held."""
@@ -43,7 +45,7 @@ class LookQueue:
         nodes = self._index.all_nodes()
         vs = self._index.vs(nodes)
         self._starts.push(vs[vs >= last_stable], nodes[vs >= last_stable])
-        self._changed = [nodes[vs < last_stable]]
+        self._changed, self._looked_until = [nodes[vs < last_stable]], last_stable
         self.note_disputes(nodes, ports)
 
     def catch_up(self, nodes: Index, ports: list[int]) -> None:
@@ -61,7 +63,7 @@ class LookQueue:
 
     def note_changed(self, nodes: Index, ports: list[int]) -> None:
         """An input, or the output, has other ends for these nodes."""
-        self._changed.append(nodes)
+        self._changed.append(nodes.compress(self._index.vs(nodes) < self._looked_until))
         if self._follows:  # else it is early enough when the next stable has looked at them
             self.note_disputes(nodes, ports)
 
@@ -82,7 +84,7 @@ class LookQueue:
         found = [self._starts.pop_before(t)[1], self._ends.pop_before(lo)[1], *self._changed]
         if leader != self._leader:
             found.append(self.disputed_nodes())
-        self._leader, self._changed = leader, []
+        self._leader, self._changed, self._looked_until = leader, [], t
         nodes = self._index.all_nodes() if t == FOREVER else unique_numbers(np.concatenate(found))
         # What was waited for may be gone, and its number that of another node.
         nodes = nodes[: np.searchsorted(nodes, self._index.nodes.size)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
+from tests.covering import covering
 from tests.lineage.judge import Judge
 from tests.properties.plans import STEPS, Plan, one_form_of_each
 from tests.properties.step import StepKind
@@ -15,6 +17,7 @@ import recension as rc
 from recension.core.events import Event
 from recension.core.history import History
 from recension.core.ticks import FOREVER
+from recension.plan.nodes import walk
 from recension.testing.assertions import assert_equivalent
 from recension.testing.strategies import SCHEMA
 
@@ -43,14 +46,21 @@ def _plans(seed: int, size: int) -> list[Plan]:
     return [Plan(tuple(rnd.choices(steps, k=rnd.choice([2, 3])))) for _ in range(size)]
 
 
-CHOSEN = one_form_of_each(_steps())
+def _traits(step: StepKind) -> set[str]:
+    """The words of its name, and the nodes that it makes."""
+    s, t = (rc.source(name, SCHEMA) for name in ("s", "t"))
+    nodes = {type(node).__name__ for node in walk(Plan((step,)).build(s, t).plan)}
+    return nodes | set(re.findall(r"[a-z_]{3,}", step.name))
+
+
+CHOSEN = covering(one_form_of_each(_steps()), _traits)
 OTHERS = [step for step in _steps() if step not in CHOSEN]
 SAMPLES = [
-    *(pytest.param([Plan((step,)) for step in CHOSEN[at::3]], at, id=f"steps {at}") for at in range(3)),
-    pytest.param(_plans(7, 10), 7, id="plans 7"),
+    pytest.param([Plan((step,)) for step in CHOSEN], 0, id="steps"),
+    pytest.param(_plans(7, 6), 7, id="plans 7"),
     *(
-        pytest.param([Plan((step,)) for step in OTHERS[at::2]], at, id=f"others {at}", marks=pytest.mark.soak)
-        for at in range(2)
+        pytest.param([Plan((step,)) for step in OTHERS[at::3]], at, id=f"others {at}", marks=pytest.mark.soak)
+        for at in range(3)
     ),
     *(
         pytest.param(_plans(seed, 12), seed, id=f"plans {seed}", marks=pytest.mark.soak)

@@ -14,9 +14,9 @@ from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.messages import TOMBSTONE
 from recension.core.partitions import Partitions
 from recension.plan.source import sources_of
+from recension.runners.exchange.packets import merge_packets
 from recension.runners.spark.kafka import sink
 from recension.runners.spark.kafka.source import MessageColumns, Reading
-from recension.runners.spark.stream.packets import merge_packets
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Inlet, topology
 from recension.runners.topic_rows import UNREADABLE, columns_of

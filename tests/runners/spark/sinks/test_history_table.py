@@ -38,8 +38,15 @@ def stored_names(path: Path) -> set[str]:
     return {f.name for f in (path / FOLDER).iterdir()}
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize(
+    ("seed", "reopened"),
+    [
+        (0, False),
+        (1, True),
+        pytest.param(0, True, marks=pytest.mark.soak),
+        pytest.param(1, False, marks=pytest.mark.soak),
+    ],
+)
 def test_the_table_is_the_history_after_every_micro_batch(
     tmp_path: Path, small_files: None, seed: int, reopened: bool
 ) -> None:

@@ -1,8 +1,9 @@
-"""Queries on a session of Spark Connect, against the local engine: ``connect.py FOLDER EVERY PLANS STEPS``.
+"""Queries on a session of Spark Connect, against the local engine: ``connect.py FOLDER WHAT``.
 
-Batches, streams over folders and DataFrames with both sinks and a restart, tables, metrics, two queries at
-once into Delta; or a sample of the agreement suite, unless EVERY is 0. A process has a classic session or one
-of Connect: this has its own.
+WHAT is ``queries``: a batch, a stream over a folder with both sinks and a restart, one over a DataFrame into
+Delta, tables, metrics; ``two``: two queries at once into Delta, and what is refused; or three
+numbers, for a sample of the agreement suite. A process has a classic session or one of
+Connect: this has its own.
 """
 
 from __future__ import annotations
@@ -59,28 +60,26 @@ def sort(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def check_queries(spark: Any, folder: Path) -> None:
-    """A batch; a stream over a folder, stopped and started again; a stream over a DataFrame."""
+    """A batch; a stream over a folder, stopped and started again beside one over a DataFrame."""
     users, parts = spark.createDataFrame(ROWS), folder / "in"
     for number in range(4):
         write_part(parts, number)
     batch = rc.spark.batch(spark, QUERY, {"leases": spark.read.parquet(str(parts)), "users": users})
     assert sort(batch.toArrow()) == expected(parts, rc.FOREVER)
-    for _ in range(2):
-        frame = rc.spark.stream(
-            spark, QUERY, {"leases": str(parts), "users": users}, watermark={"leases": 0}, shards=2
-        )
-        query = follow(frame, folder / "of a folder")
-        found = rc.spark.read_history(spark, folder / "of a folder" / "history")
-        assert sort(found.toArrow()) == expected(parts, 5 * len(list(parts.iterdir())) - 1)
-        assert rc.spark.metrics(query).operators[0].events_out == 20
-        for number in range(len(list(parts.iterdir())), 8):
-            write_part(parts, number)
-    reader = spark.readStream.schema("ts long, user string, bytes long").parquet(str(parts))
-    query = follow(rc.spark.stream(spark, QUERY, {"leases": reader, "users": users}), folder / "of a frame")
-    changelog = rc.spark.read_changelog(spark, folder / "of a frame" / "changelog")
-    assert sort(rc.spark.history(changelog).toArrow()) == expected(parts, None)
-    assert {row["_batch"] for row in changelog.collect()} == {0}
-    assert rc.spark.metrics(query).operators[0].events_out == 40
+    follow_folder(spark, users, folder).awaitTermination()
+    history = rc.spark.read_history(spark, folder / "of a folder" / "history")
+    assert sort(history.toArrow()) == expected(parts, 19)
+    for number in range(4, 8):
+        write_part(parts, number)
+    again, of_a_frame = follow_folder(spark, users, folder), follow_frame(spark, users, folder)
+    for query, events in ((again, 20), (of_a_frame, 40)):
+        query.awaitTermination()
+        assert rc.spark.metrics(query).operators[0].events_out == events
+    changelog = rc.spark.read_changelog(spark, folder / "of a folder" / "changelog")
+    assert sort(rc.spark.history(changelog).toArrow()) == expected(parts, 39)
+    assert {row["_batch"] for row in changelog.collect()} == {0, 1}
+    history = rc.spark.read_history(spark, table(folder / "of a frame"))
+    assert sort(history.toArrow()) == expected(parts, None)
 
 
 def check_refused(spark: Any, folder: Path) -> None:
@@ -100,22 +99,39 @@ def check_refused(spark: Any, folder: Path) -> None:
     assert not (folder / "refused").exists()
 
 
-def follow(frame: Any, folder: Path) -> Any:
-    """Write a stream to both sinks, as far as there are rows."""
-    query = rc.spark.write(
-        frame,
-        changelog=folder / "changelog",
-        history=folder / "history",
-        checkpoint=folder / "checkpoint",
+def follow_folder(spark: Any, users: Any, folder: Path) -> Any:
+    """Write what is asked of a folder to both sinks, as far as there are rows."""
+    given = {"leases": str(folder / "in"), "users": users}
+    return rc.spark.write(
+        rc.spark.stream(spark, QUERY, given, watermark={"leases": 0}, shards=2),
+        changelog=folder / "of a folder" / "changelog",
+        history=folder / "of a folder" / "history",
+        checkpoint=folder / "of a folder" / "checkpoint",
         trigger={"availableNow": True},
     )
-    query.awaitTermination()
-    return query
+
+
+def follow_frame(spark: Any, users: Any, folder: Path) -> Any:
+    """The same of a DataFrame, into one table."""
+    reader = spark.readStream.schema("ts long, user string, bytes long").parquet(str(folder / "in"))
+    return rc.spark.write_history(
+        rc.spark.stream(spark, QUERY, {"leases": reader, "users": users}, shards=1),
+        table(folder / "of a frame"),
+        checkpoint=folder / "of a frame checkpoint",
+        trigger={"availableNow": True},
+    )
+
+
+def table(folder: Path) -> str:
+    """Of Delta, if its jars are there."""
+    return f"delta:{folder}" if delta_settings() else str(folder)
 
 
 def check_two_at_once(spark: Any, folder: Path) -> None:
     """Two queries of one session into Delta: neither takes the other's settings, nor does the session."""
     users, parts = spark.createDataFrame(ROWS), folder / "in"
+    for number in range(8):
+        write_part(parts, number)
     running = []
     for name in ("first", "second"):
         given = {"leases": str(parts), "users": users}
@@ -141,7 +157,8 @@ def check_two_at_once(spark: Any, folder: Path) -> None:
 def delta_settings() -> dict[str, str]:
     """Of a server that has Delta, if its jars are there."""
     try:
-        return delta.SETTINGS | {"spark.jars": ",".join(map(str, jars("delta")))}
+        few = {"spark.databricks.delta.snapshotPartitions": "1"}
+        return delta.SETTINGS | few | {"spark.jars": ",".join(map(str, jars("delta")))}
     except NoJarsError as why:
         print(f"no Delta: {why}")
         return {}
@@ -150,22 +167,29 @@ def delta_settings() -> dict[str, str]:
 def main() -> None:
     from pyspark.sql import SparkSession
 
-    folder, (every, plans, steps) = Path(sys.argv[1]), map(int, sys.argv[2:])
+    folder, what = Path(sys.argv[1]), sys.argv[2:]
     settings = delta_settings()
-    light = {"spark.driver.extraJavaOptions": SHORT_LIVED}
+    # A server says much of every plan.
+    light = {
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "WARN",
+    }
     with running_server("local[2]", settings | light, folder / "server.txt") as address:
         spark = SparkSession.builder.remote(address).getOrCreate()
         try:
-            if every:
+            if what == ["queries"]:
+                check_queries(spark, folder)
+            elif what == ["two"]:
+                assert settings, "no Delta"
+                check_two_at_once(spark, folder)
+                check_refused(spark, folder)
+            else:
                 from tests.runners.spark.stream.test_agreement import agree, sample
 
+                every, plans, steps = map(int, what)
                 cases = [case for case in sample(every, plans) if len(case.turns()) <= steps]
                 agree(spark, cases, 2, folder)
-            else:
-                check_queries(spark, folder)
-                check_refused(spark, folder)
-                if settings:
-                    check_two_at_once(spark, folder)
             print(AGREED)
         finally:
             # A client whose server is gone asks for it again and again.

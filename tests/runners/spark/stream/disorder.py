@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recension.core.events import Cti, Element, Insert, Retract
 from recension.core.validity import STALE_CTI
-from recension.runners.spark.stream.packets import METRICS, Packet
+from recension.runners.exchange.packets import METRICS, Packet
 
 
 class Feed:

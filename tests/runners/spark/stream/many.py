@@ -21,9 +21,9 @@ from tests.runners.spark.stream.united import COLUMNS, Places, Uniting, read_ans
 import recension as rc
 from recension.core.batch import EventBatch
 from recension.plan.node import Node
+from recension.runners.exchange.packets import DDL, PACKETS, Packet
 from recension.runners.spark.failures import is_worker_missing
 from recension.runners.spark.session import prepare_streaming
-from recension.runners.spark.stream.packets import DDL, PACKETS, Packet
 from recension.runners.spark.stream.pipeline import through_levels
 from recension.runners.spark.stream.routing import partition_keys
 from recension.runners.spark.stream.topology import Inlet, Topology

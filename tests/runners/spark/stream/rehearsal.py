@@ -18,10 +18,10 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.ticks import BEGINNING
 from recension.plan.node import Node
+from recension.runners.exchange.packets import METRICS, OUTPUT, ROW, Packet
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.feedback import feedback_packet
 from recension.runners.spark.stream.membership import HAS_FILES, membership_message
-from recension.runners.spark.stream.packets import METRICS, OUTPUT, ROW, Packet
 from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.taps import RecordRequest
 from recension.runners.spark.stream.topology import Inlet, Topology, topology

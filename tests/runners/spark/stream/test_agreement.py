@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from tests.covering import one_of_every_method
 from tests.lineage.judge import Judge
 from tests.properties.plans import Plan, plans
 from tests.properties.test_random_plans import KNOWN, interleavings
@@ -36,7 +37,6 @@ TRANSCRIPTS = [
     if not transcript.has_partitions
 ]
 PLANS = 24
-_FEW = 100
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[4] / "examples" / "modules.py"))
 
 
@@ -176,36 +176,33 @@ def sample(transcripts: int = 1, plans: int = PLANS) -> list[Case]:
 
 
 def _by_depth(cases: list[Case], shards: int) -> dict[str, list[Case]]:
-    """There is a task for each shard of each level, and each loads all queries: those of one level run apart.
-
-    A few are not worth a second pipeline.
-    """
+    """There is a task for each shard of each level, and each loads all queries: those of one level apart."""
     found: dict[str, list[Case]] = {}
     for case in cases:
-        is_flat = len(cases) > _FEW and Rehearsal([case.query], shards).plan.levels == 1
+        is_flat = Rehearsal([case.query], shards).plan.levels == 1
         found.setdefault("flat" if is_flat else "deep", []).append(case)
     return found
 
 
-@pytest.mark.parametrize(
-    ("shards", "transcripts", "plans"),
-    [
-        pytest.param(3, 1, PLANS, id="3 shards"),
-        pytest.param(1, 8, PLANS // 8, id="1 shard, an eighth"),
-        pytest.param(1, 1, PLANS, id="1 shard", marks=pytest.mark.soak),
-    ],
-)
-def test_transcripts_and_random_plans(
-    spark: Any, tmp_path: Path, shards: int, transcripts: int, plans: int
-) -> None:
-    for name, cases in _by_depth(sample(transcripts, plans), shards).items():
+def test_every_method_and_some_random_plans(spark: Any, tmp_path: Path) -> None:
+    """In few micro-batches."""
+    short = [transcript for transcript in TRANSCRIPTS if len(transcript.steps) <= 4]
+    written = [Written(i, one) for i, one in enumerate(one_of_every_method(short))]
+    drawn = [one for one in _drawn() if len(one.turns()) <= 4]
+    agree(spark, [*written, *drawn[:4], Exemplified(next(iter(EXAMPLE["QUERIES"].values())))], 3, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("shards", [1, 3])
+def test_transcripts_and_random_plans(spark: Any, tmp_path: Path, shards: int) -> None:
+    for name, cases in _by_depth(sample(), shards).items():
         (tmp_path / name).mkdir()
         agree(spark, cases, shards, tmp_path / name)
 
 
 def small_sample() -> list[Case]:
-    """Few cases in few micro-batches: each is a commit or more of either table."""
-    return [case for case in sample(12, 4) if len(case.turns()) <= 3]
+    """Few cases in two micro-batches: each is a commit or more of either table."""
+    return [case for case in sample(12, 4) if len(case.turns()) <= 2]
 
 
 def test_by_way_of_delta(delta: Any, tmp_path: Path) -> None:

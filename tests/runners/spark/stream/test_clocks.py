@@ -18,8 +18,8 @@ from recension.core.events import Element
 from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.openclose import GONE
+from recension.runners.exchange.packets import Packet
 from recension.runners.spark.stream import processor
-from recension.runners.spark.stream.packets import Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Inlet, topology
 from recension.testing.model import StreamModel

@@ -13,16 +13,14 @@ pytestmark = pytest.mark.skipif(find_spec("zstandard") is None, reason="a client
 
 
 @pytest.mark.parametrize(
-    ("every", "plans", "steps"),
+    "what",
     [
-        pytest.param(0, 0, 0, id="batch, streams, sinks"),
-        pytest.param(4, 12, 8, id="agreement", marks=pytest.mark.soak),
+        pytest.param(["queries"], id="batch, streams, sinks"),
+        pytest.param(["two"], id="two at once into Delta", marks=pytest.mark.soak),
+        pytest.param(["4", "12", "8"], id="agreement", marks=pytest.mark.soak),
     ],
 )
-def test_on_connect(tmp_path: Path, every: int, plans: int, steps: int) -> None:
-    wanted = [str(number) for number in (every, plans, steps)]
-    program = Program(
-        "tests.runners.spark.stream.connect", str(tmp_path), *wanted, log=tmp_path / "words.txt"
-    )
+def test_on_connect(tmp_path: Path, what: list[str]) -> None:
+    program = Program("tests.runners.spark.stream.connect", str(tmp_path), *what, log=tmp_path / "words.txt")
     program.finish()
     assert AGREED in program.said()

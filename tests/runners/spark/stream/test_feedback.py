@@ -21,8 +21,8 @@ from recension.core.events import Element, Event
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.plan.node import Node
 from recension.plan.nodes import Merge, Source
+from recension.runners.exchange.packets import METRICS, Packet
 from recension.runners.spark.stream import feedback, processor
-from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.topology import Inlet
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel

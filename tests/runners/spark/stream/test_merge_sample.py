@@ -5,39 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import scripts
 from tests.runners.spark.stream.many import run_together
 from tests.runners.spark.stream.staged import KINDS, Staged
 
-SCRIPTS = 2
+EXAMPLES = 8
 SHARDS = 3
 
 
-def _drawn(kind: str, number: int) -> list[Staged]:
+def _drawn(kind: str, number: int, size: int) -> list[Staged]:
     """The same scripts every time, of those in which something happens."""
     found: list[Staged] = []
 
     @seed(number)
     @given(st.data())
     @settings(
-        max_examples=4 * SCRIPTS,
+        max_examples=EXAMPLES,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
         deadline=None,
     )
     def draw(data: st.DataObject) -> None:
-        name = number * 4 * SCRIPTS + len(found)
+        name = number * EXAMPLES + len(found)
         found.append(Staged(name, kind, data.draw(scripts(KINDS[kind][0])), [3, 5, 2]))
 
     draw()
-    return sorted(found, key=lambda stage: len(stage.turns()))[-SCRIPTS - 1 : -1]
+    return sorted(found, key=lambda stage: len(stage.turns()))[-size - 1 : -1]
 
 
-def test_every_case_and_policy(spark: Any, tmp_path: Path) -> None:
-    stages = [one for i, kind in enumerate(KINDS) for one in _drawn(kind, i)]
+@pytest.mark.parametrize("size", [1, pytest.param(4, marks=pytest.mark.soak)])
+def test_every_case_and_policy(spark: Any, tmp_path: Path, size: int) -> None:
+    stages = [one for i, kind in enumerate(KINDS) for one in _drawn(kind, i, size)]
     arriving = [stage.turns() for stage in stages]
     turns = [
         {stage.source: own[n] for stage, own in zip(stages, arriving, strict=True) if n < len(own)}

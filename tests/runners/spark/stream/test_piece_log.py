@@ -67,7 +67,7 @@ def _columns(rows: Model) -> list[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("make", [Leaves, Blocks, Keyed])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2, 3))])
 def test_what_is_gone_stays_gone(make: Callable[[], Any], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a version was split into pieces, of which a micro-batch cleans only some."""
     for name, value in {"_BYTES": 200, "_FEW": 4, "_MANY": 6, "LINEAGE": 3}.items():

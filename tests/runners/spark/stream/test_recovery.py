@@ -80,10 +80,10 @@ def test_a_killed_driver_and_a_killed_worker(tmp_path: Path) -> None:
     for attempt in range(4):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        expected = driver.write_inputs(folder, files=7, size=30_000)
+        expected = driver.write_inputs(folder, files=5, size=15_000)
         run = Run(folder)
         if not attempt:
-            run.wait_for_batches(2)
+            run.wait_for_batches(1)
             run.kill_driver(random.Random())
         run.wait_for_batches(1)
         was_caught = run.program.kill_busy_worker()

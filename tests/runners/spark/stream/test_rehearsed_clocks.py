@@ -20,8 +20,8 @@ from recension.core.batch import EventBatch, from_elements
 from recension.core.events import Cti, Element
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.plan.fragments import describe_fragments
+from recension.runners.exchange.packets import ORDER, Packet
 from recension.runners.spark.stream import processor
-from recension.runners.spark.stream.packets import ORDER, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.topology import Topology
 
@@ -65,6 +65,9 @@ ABOVE_STATE: dict[str, Callable[[Stream], Stream]] = {
 }
 
 
+LONGEST = 40 if settings().max_examples > 20 else 20
+
+
 @st.composite
 def streams(
     draw: st.DrawFn, *, inserts_only: bool, has_ctis: bool, is_mendable: bool = False
@@ -72,7 +75,7 @@ def streams(
     """A valid stream in some disorder; one to be mended has retractions before what they retract."""
     feed = Feed()
     kinds = [kind for kind in "iiiirrc" if (kind != "c" or has_ctis) and (kind != "r" or not inserts_only)]
-    for step in range(draw(st.integers(0, 40))):
+    for step in range(draw(st.integers(0, LONGEST))):
         feed.grow(draw, draw(st.sampled_from(kinds)), step, 6)
     given = feed.elements
     for i in draw(st.lists(st.integers(1, len(given) - 1))) if is_mendable and len(given) > 1 else []:

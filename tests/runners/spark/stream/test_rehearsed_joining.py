@@ -17,9 +17,9 @@ from recension.core.errors import RecensionError, StreamError
 from recension.core.events import Element
 from recension.core.ticks import BEGINNING
 from recension.plan.nodes import Merge, Source
+from recension.runners.exchange.packets import METRICS
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.membership import JOINS, LEAVES, membership_message
-from recension.runners.spark.stream.packets import METRICS
 from recension.runners.spark.stream.topology import Inlet
 from recension.testing.strategies import SCHEMA
 

@@ -12,10 +12,10 @@ import recension as rc
 from recension.core.batch import from_elements
 from recension.runners import metrics
 from recension.runners.engine import Engine
+from recension.runners.exchange.packets import METRICS
 from recension.runners.local import Session
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.metrics import STAGES, Report, pipeline_metrics
-from recension.runners.spark.stream.packets import METRICS
 
 
 def turn(session: Session, report: Report, since: int) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from tests.runners.spark.stream.rehearsal import Rehearsal
 import recension as rc
 from recension.core.batch import from_elements
 from recension.core.memory_pool import MemoryPool
+from recension.runners.exchange.packets import METRICS, OUTPUT, Packet
 from recension.runners.spark.stream import host, processor
-from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
 
 S = rc.source("s", {"k": "int64", "v": "int64"})
 QUERY = S.group_by("k").agg(n=rc.count(), v=rc.sum("v"), speculate="eager").where(rc.col("n") > 0)

@@ -20,8 +20,8 @@ from recension.core.batch import CTI, EventBatch, concat, cti, empty, from_eleme
 from recension.core.events import Event
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.history import History
+from recension.runners.exchange.packets import Packet
 from recension.runners.spark.sinks.micro_batch import micro_batch
-from recension.runners.spark.stream.packets import Packet
 from recension.runners.spark.stream.task import batch_id
 from recension.runners.spark.stream.topology import Topology
 from recension.runners.spark.stream.unpacking import output_schema

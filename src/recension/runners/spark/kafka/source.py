@@ -27,10 +27,10 @@ from recension.core.formats.messages import (
 from recension.core.time_kind import TimeKind
 from recension.plan.node import Node, rebuild
 from recension.plan.nodes import Source
+from recension.runners.exchange.packets import ORDER, Packet
 from recension.runners.spark.kafka.topics import SERVERS, Topics
 from recension.runners.spark.session import check
 from recension.runners.spark.stream.inputs import InputFrame
-from recension.runners.spark.stream.packets import ORDER, Packet
 from recension.runners.spark.stream.packing import Packing, SourcePacker, join_batches
 from recension.runners.spark.stream.topology import Inlet, Topology
 from recension.runners.topic_rows import (

@@ -27,7 +27,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.lowering import operator_of
 from recension.plan.node import Node, each_once
 from recension.plan.nodes import Source
-from recension.runners.spark.stream.packets import FEEDBACK, PACKETS, Packet
+from recension.runners.exchange.packets import FEEDBACK, PACKETS, Packet
 from recension.runners.spark.stream.packing import paths_of
 from recension.runners.spark.stream.task import freeze_gc
 from recension.runners.spark.stream.topology import Topology

@@ -33,12 +33,8 @@ from recension.operators.pipeline import split_ctis
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
 from recension.plan.nodes import Source, Table
-from recension.runners.local import Session
-from recension.runners.spark.stream.clocks import ClockReader, ClockState, EdgeSender, number_rows, told_times
-from recension.runners.spark.stream.feedback import feedback_times, latest_feedback
-from recension.runners.spark.stream.membership import Membership, RootMerge
-from recension.runners.spark.stream.metrics import Report
-from recension.runners.spark.stream.packets import (
+from recension.runners.exchange.clocks import ClockReader, ClockState, EdgeSender, number_rows, told_times
+from recension.runners.exchange.packets import (
     FEEDBACK,
     OUTPUT,
     Contents,
@@ -47,8 +43,12 @@ from recension.runners.spark.stream.packets import (
     merge_packets,
     require_file_order,
 )
+from recension.runners.exchange.routing import Router
+from recension.runners.local import Session
+from recension.runners.spark.stream.feedback import feedback_times, latest_feedback
+from recension.runners.spark.stream.membership import Membership, RootMerge
+from recension.runners.spark.stream.metrics import Report
 from recension.runners.spark.stream.packing import ShardFiles, is_closing, path_of
-from recension.runners.spark.stream.routing import Router
 from recension.runners.spark.stream.summaries import read_summaries, refuse_equal_orders
 from recension.runners.spark.stream.tables import always, read_rows
 from recension.runners.spark.stream.taps import HostRecorder, RecordRequest

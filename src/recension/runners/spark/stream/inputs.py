@@ -50,6 +50,7 @@ from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
 from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
+from recension.runners.exchange.packets import NAMED, ORDER, ROW
 from recension.runners.spark.sinks.files import (
     AnyPath,
     escape_wildcards,
@@ -60,7 +61,6 @@ from recension.runners.spark.sinks.files import (
 )
 from recension.runners.spark.stream.membership import JOIN, LEAVE, RootPacker
 from recension.runners.spark.stream.metrics import first_conflict
-from recension.runners.spark.stream.packets import NAMED, ORDER, ROW
 from recension.runners.spark.stream.packing import FILE, FilePacker, SourcePacker, path_of, plain_name
 from recension.runners.spark.stream.remote_files import (
     BytesPacker,

@@ -28,8 +28,8 @@ from recension.core.ticks import BEGINNING, instant
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import walk
 from recension.plan.nodes import Merge, Source
+from recension.runners.exchange.packets import Packet, merge_packets, require_file_order
 from recension.runners.local import Session
-from recension.runners.spark.stream.packets import Packet, merge_packets, require_file_order
 from recension.runners.spark.stream.packing import FilePacker, Packing, paths_of
 from recension.runners.spark.stream.topology import Topology
 

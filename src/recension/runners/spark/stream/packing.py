@@ -30,8 +30,8 @@ from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
 from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
-from recension.runners.spark.stream.clocks import EdgeSender
-from recension.runners.spark.stream.packets import (
+from recension.runners.exchange.clocks import EdgeSender
+from recension.runners.exchange.packets import (
     NAMED,
     ORDER,
     PACKETS,

@@ -27,6 +27,7 @@ from recension.core.time_kind import AWARE, TICKS
 from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
+from recension.runners.exchange.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.intake import require_inputs
 from recension.runners.spark.kafka.source import KafkaInput
 from recension.runners.spark.lake.places import lake_table
@@ -47,7 +48,6 @@ from recension.runners.spark.stream.inputs import (
 )
 from recension.runners.spark.stream.membership import ANY
 from recension.runners.spark.stream.metrics import CLOCK, CTI_NUMBER, LAG, SUMMED, metrics_names
-from recension.runners.spark.stream.packets import DDL, METRICS, SPARK_COLUMNS, Packet
 from recension.runners.spark.stream.packing import Packing
 from recension.runners.spark.stream.processor import AnsweringProcessor, FragmentProcessor
 from recension.runners.spark.stream.routing import partition_keys

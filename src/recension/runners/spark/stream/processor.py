@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 from pyspark.sql import Row
 
+from recension.runners.exchange.packets import METRICS, Packet
 from recension.runners.spark.stream.chunks import Head, load, load_since, read_head, save
 from recension.runners.spark.stream.codec import Store
 from recension.runners.spark.stream.host import Host
-from recension.runners.spark.stream.packets import METRICS, Packet
 from recension.runners.spark.stream.taps import SETTING, RecordRequest
 from recension.runners.spark.stream.task import batch_id, freeze_gc, query_id, task_setting
 from recension.runners.spark.stream.topology import Topology, require_same

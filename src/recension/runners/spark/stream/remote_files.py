@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.listing import is_data_file
+from recension.runners.exchange.packets import Packet
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.sinks.files import escape_wildcards
-from recension.runners.spark.stream.packets import Packet
 from recension.runners.spark.stream.packing import Packing, SourcePacker, path_of
 
 

@@ -1,97 +1,11 @@
-"""Which shard each event goes to, and which key Spark sends to which partition. CTIs go to all shards."""
+"""Which key Spark sends to which partition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, inserts, take_rows
-from recension.core.errors import RecensionError
-from recension.core.rowhash import combine, row_hash
-from recension.lowering import operator_of
-from recension.operators.base import Operator
-from recension.plan.evaluation import Projection
-from recension.plan.fragments import Route, runs_before_shuffle
-from recension.plan.node import Node
-from recension.plan.span import SpanNode, projected_schema
-
-Shards: TypeAlias = npt.NDArray[np.int64]
-
-_EVERY: Final = -1
 _WORD: Final = 0xFFFFFFFF
-
-
-class Router:
-    """A route over a number of shards, for events with the payload of its origin."""
-
-    def __init__(self, route: Route, schema: pa.Schema, shards: int) -> None:
-        self.shards = 1 if route.is_single else shards
-        steps = [node for node in route.path if _changes_payloads(node)]
-        self._steps: list[Operator] = [operator_of(node) for node in steps]
-        self._keys: Projection | None = None
-        if route.keys:
-            below = route.path[-1].schema if route.path else schema
-            self._keys = Projection(route.keys, projected_schema(route.keys, below, "exchange"))
-
-    def split(
-        self, batch: EventBatch, only: int | None = None, *, by_start: bool = False
-    ) -> Iterator[tuple[int, EventBatch, Index | None]]:
-        """For each shard that gets any of it, what it gets, in order, and which rows that is (None: all).
-
-        With ``only``, for that shard. What is spread by its whole payload is so ``by_start`` too, if that is
-        given: equal payloads then do not go together. Retractions may not know the start (of a close).
-        """
-        if self.shards == 1:
-            if not only:
-                yield 0, batch, None
-            return
-        shard = self._shard_of(batch, by_start)
-        everywhere = shard == _EVERY
-        is_shared = bool(everywhere.any())
-        for number in range(self.shards) if only is None else (only,):
-            rows = np.flatnonzero((shard == number) | everywhere if is_shared else shard == number)
-            if len(rows):
-                yield number, batch.take(rows), rows
-
-    def _shard_of(self, batch: EventBatch, by_start: bool) -> Shards:
-        """The shard of each row. Rows that the steps drop may go anywhere, and go to the first shard.
-
-        So do external CTIs: the step that takes them in runs in one shard only.
-        """
-        shard = np.zeros(len(batch), np.int64)
-        is_cti = batch.kind == CTI
-        shard[is_cti] = _EVERY
-        data = np.flatnonzero(~is_cti & (batch.kind != EXTERNAL_CTI))
-        rows, payload = survivors(self._steps, batch, data)
-        keys = payload if self._keys is None else self._keys(payload, len(rows))
-        hashes = row_hash(keys, len(rows))
-        if self._keys is None and by_start:
-            hashes = combine(hashes, batch.vs[rows])
-        shard[rows] = (hashes % np.uint64(self.shards)).astype(np.int64)
-        return shard
-
-
-def survivors(steps: Sequence[Operator], batch: EventBatch, rows: Index) -> tuple[Index, pa.RecordBatch]:
-    """Rows that get through all steps, with their payloads then. Here a row's number is its start."""
-    payload = batch.payload if len(rows) == len(batch) else take_rows(batch.payload, rows)
-    if not steps:
-        return rows, payload
-    passing = inserts(rows, rows + 1, payload)
-    for step in steps:
-        passing = step.on_batch(0, passing)
-    return passing.vs, passing.payload
-
-
-def _changes_payloads(node: Node) -> bool:
-    """Does a step on the way matter here? Not if it changes lifetimes only."""
-    if not runs_before_shuffle(node):
-        raise RecensionError(f"{node.label!r} cannot run before the shuffle: it has state")
-    return isinstance(node, SpanNode)
 
 
 def partition_keys(partitions: int) -> list[int]:

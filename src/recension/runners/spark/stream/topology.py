@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,12 @@ from recension.lowering import lower
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
 from recension.plan.node import Node, each_once, plan_structure, walk
-from recension.plan.nodes import Finalize, Join, Source, Table
+from recension.plan.nodes import Join, Source, Table
 from recension.plan.rewrites import optimize
 from recension.plan.rewrites.preaggregate import preaggregate
 from recension.plan.structure import describe_structure_difference
 from recension.plan.tables import find_followed
+from recension.runners.exchange.external_ctis import are_counted_alone
 
 if TYPE_CHECKING:
     from recension.runners.spark.stream.tables import TableContent
@@ -94,12 +95,8 @@ class Topology:
 
     def counts_external_ctis_alone(self, edges: Iterable[int]) -> bool:
         """Would a shard count only its own elements for the external CTIs that come over these edges?"""
-        sources = {self.edges[number].source for number in edges}
-        spread = [] if self.shards == 1 else [f for f in self.fragments if not f.is_single]
-        steps = each_once([plan for fragment in spread for _, plan in fragment.outputs])
-        return any(
-            isinstance(step, Finalize) and not sources.isdisjoint(_below_passing(step)) for step in steps
-        )
+        sources = [self.edges[number].source for number in edges]
+        return self.shards > 1 and are_counted_alone(self.fragments, sources)
 
     def first_edge(self, source: Source) -> int:
         """The first of the edges that read a source: counts of what was read go there, once."""
@@ -170,12 +167,6 @@ class Topology:
 def fingerprint_of(owner: str) -> str:
     """A short name for an owner."""
     return hashlib.blake2b(owner.encode(), digest_size=12).hexdigest()
-
-
-def _below_passing(node: Node) -> Iterator[Node]:
-    """What external CTIs come from that reach a step."""
-    for child in node.inputs:
-        yield from _below_passing(child) if child.passes_external_ctis else [child]
 
 
 def topology(

@@ -16,8 +16,8 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.runners.exchange.packets import METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.feedback import publish_feedback
-from recension.runners.spark.stream.packets import METRICS, OUTPUT, Packet
 from recension.runners.spark.stream.task import batch_id, freeze_gc
 from recension.runners.spark.types import arrow_carrier
 

@@ -31,12 +31,11 @@ import pyarrow.compute as pc
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, Mask, inserts, null_payload
 from recension.core.openclose import CLOSE
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.lowering import operator_of
 from recension.operators.advance_time import Pace
 from recension.plan.fragments import Clock, Edge
 from recension.plan.nodes import AdvanceTime
-from recension.runners.spark.stream.packets import AT, ORDER, Contents, Inflow
-from recension.runners.spark.stream.routing import Router, survivors
+from recension.runners.exchange.packets import AT, ORDER, Contents, Inflow
+from recension.runners.exchange.routing import Router, Shards, path_steps, rows_for, survivors
 
 _NOTHING: Final = pa.schema([])
 # The place of a row among all: the number of its part, then its place there.
@@ -70,19 +69,33 @@ class EdgeSender:
         by_start: bool = False,
     ) -> Iterator[Share]:
         """For each shard that gets any of it, what it gets; with a clock, for every shard."""
-        if self._marker is None:
-            for shard, share, at in self._router.split(events, only, by_start=by_start):
-                yield Share(shard, Contents(share, _take(extra, at)), None)
-            return
-        marks = self._marker.mark(events, extra)
-        shares = {
-            shard: (share, at) for shard, share, at in self._router.split(events, only, by_start=by_start)
-        }
-        nothing = events.slice(0, 0), np.zeros(0, np.int64)
+        addressed = self.address(events, extra, by_start=by_start)
         for shard in range(self.shards) if only is None else (only,):
-            share, at = shares.get(shard, nothing)
-            at = np.arange(len(events)) if at is None else at
-            yield Share(shard, Contents(share, _take(extra, at) | {AT: pa.array(at)}), marks)
+            if (share := addressed.share(events, extra, shard)) is not None:
+                yield share
+
+    def address(
+        self, events: EventBatch, extra: Mapping[str, pa.Array], *, by_start: bool = False
+    ) -> Addressed:
+        """Where rows go that are sent together, and what of them all shards must know."""
+        marks = None if self._marker is None else self._marker.mark(events, extra)
+        return Addressed(self._router.address(events, by_start=by_start), marks)
+
+
+class Addressed(NamedTuple):
+    """Where rows go that are sent together; whoever has all of them can find the share of a shard."""
+
+    shards: Shards | None
+    marks: bytes | None
+
+    def share(self, events: EventBatch, extra: Mapping[str, pa.Array], shard: int) -> Share | None:
+        """What one shard gets of the rows; None if that is nothing, not even marks."""
+        rows = rows_for(self.shards, shard)
+        own = events if rows is None else events.take(rows)
+        if self.marks is None:
+            return Share(shard, Contents(own, _take(extra, rows)), None) if len(own) else None
+        at = np.arange(len(events)) if rows is None else rows
+        return Share(shard, Contents(own, _take(extra, at) | {AT: pa.array(at)}), self.marks)
 
 
 def _take(extra: Mapping[str, pa.Array], at: Index | None) -> dict[str, pa.Array]:
@@ -93,7 +106,7 @@ class _Marker:
     """Marks the rows that other shards must know of."""
 
     def __init__(self, clock: Clock) -> None:
-        self._steps = [operator_of(node) for node in clock.path]
+        self._steps = path_steps(clock.path)
         self._pace = _pace_of(clock)
 
     def mark(self, events: EventBatch, extra: Mapping[str, pa.Array]) -> bytes:

@@ -88,7 +88,7 @@ class Packet(NamedTuple):
     def open(self, schema: pa.Schema) -> Contents:
         """What it holds; ``schema`` is that of the events' payload."""
         assert self.blob is not None
-        return self.blob if isinstance(self.blob, Contents) else _from_bytes(self.blob, schema)
+        return self.blob if isinstance(self.blob, Contents) else from_buffer(self.blob, schema)
 
 
 # The columns of packets in Spark and in Arrow.
@@ -112,21 +112,26 @@ _ARROW: Final = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "
 PACKETS: Final = pa.schema([(name, _ARROW[kind]) for name, kind in SPARK_COLUMNS.items()])
 
 
-def _to_bytes(events: EventBatch, extra: Mapping[str, pa.Array]) -> bytes:
+def as_rows(events: EventBatch, extra: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Events, and the columns that travel with them, as rows; `from_buffer` reads them back."""
     columns = {VS: pa.array(events.vs), VE: pa.array(events.ve)}
     for name, values in ((KIND, events.kind), (NEW_VE, events.new_ve), (COUNT, events.count)):
         if bool((values != _DEFAULTS[name]).any()):
             columns[name] = pa.array(values)
     columns |= extra
     schema = pa.schema([*((n, c.type) for n, c in columns.items()), *events.schema])
-    rows = pa.RecordBatch.from_arrays([*columns.values(), *events.payload.columns], schema=schema)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
+    return pa.RecordBatch.from_arrays([*columns.values(), *events.payload.columns], schema=schema)
+
+
+def _to_bytes(events: EventBatch, extra: Mapping[str, pa.Array]) -> bytes:
+    rows, sink = as_rows(events, extra), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
     return bytes(sink.getvalue())
 
 
-def _from_bytes(blob: bytes, schema: pa.Schema) -> Contents:
+def from_buffer(blob: bytes | pa.Buffer, schema: pa.Schema) -> Contents:
+    """Events that were written as an Arrow stream; ``schema`` is that of their payload."""
     rows = next(iter(pa.ipc.open_stream(pa.py_buffer(blob))))
     names = rows.schema.names
     controls = {
