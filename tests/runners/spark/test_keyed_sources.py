@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,9 @@ def test_a_batch_of_changes_and_of_records(spark: Any) -> None:
 def test_a_stream_of_files_in_two_shards(spark: Any, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "in").mkdir(exist_ok=True)
-        pq.write_table(ROWS.slice(40 * number, 40), tmp_path / "in" / f"{number}.parquet")
+        file = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(ROWS.slice(40 * number, 40), file)
+        os.utime(file, (number, number))  # Spark takes the older first
     query = orders(version=None)
     answers = rc.spark.stream(spark, query, {"orders": str(tmp_path / "in")}, shards=2, files_per_batch=1)
     where: dict[str, Any] = {"checkpoint": tmp_path / "ck", "trigger": {"availableNow": True}}
