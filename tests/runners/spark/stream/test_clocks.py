@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,12 @@ def test_on_spark(spark: Any, tmp_path: Path, kind: str) -> None:
         local.push("s", rows)
         for element in local.read().elements():
             expected.take(element)
+        file = tmp_path / "in" / f"{number}.{kind}"
         if kind == "parquet":
-            pq.write_table(rows, tmp_path / "in" / f"{number}.parquet")
+            pq.write_table(rows, file)
         else:
-            rows.to_pandas().to_json(tmp_path / "in" / f"{number}.jsonl", orient="records", lines=True)
+            rows.to_pandas().to_json(file, orient="records", lines=True)
+        os.utime(file, (number, number))  # Spark takes the older first
     answers = rc.spark.stream(spark, query, {"s": str(tmp_path / "in")}, shards=2, files_per_batch=1)
     where: dict[str, Any] = {"checkpoint": tmp_path / "ck", "trigger": {"availableNow": True}}
     rc.spark.write_changelog(answers, tmp_path / "log", **where).awaitTermination()
