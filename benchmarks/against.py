@@ -146,8 +146,11 @@ def _checkout(other: str, folder: Path) -> Path:
     if Path(other).is_dir():
         return Path(other).resolve()
     command = ["git", "archive", other, "src", "benchmarks"]
-    archive = subprocess.run(command, cwd=_HERE, stdout=subprocess.PIPE, check=True).stdout
-    with tarfile.open(fileobj=BytesIO(archive)) as tar:
+    archive = subprocess.run(command, cwd=_HERE, capture_output=True, check=False)
+    if archive.returncode:
+        why = archive.stderr.decode(errors="replace").strip()
+        raise SystemExit(f"{other}: neither a folder nor a revision of this repository ({why})")
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
         tar.extractall(folder / "tree", filter="data")
     return folder / "tree"
 

@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import recension
+from benchmarks.__main__ import RUN_THEMSELVES, SUITES
 from benchmarks.harness import Measurement, Suite, run_child
 from benchmarks.report import machine
 
@@ -50,6 +51,8 @@ STAGES = {
 }
 OUTSIDE, OTHER = "the benchmark itself, files it reads included", "the rest of the library"
 _STEPS = ("on_batch", "on_cti")
+# Spark's own processes are not looked into.
+PROFILED = [name for name in SUITES if name == "matrix" or name not in RUN_THEMSELVES]
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def profile_measurement(measurement: Measurement, size: int, folder: Path) -> Pr
 def main(arguments: list[str] | None = None) -> None:
     """Profile, print the tables, save them as JSON."""
     parser = argparse.ArgumentParser(prog="recension bench --profile", description=__doc__)
-    parser.add_argument("--suite", default="matrix")
+    parser.add_argument("--suite", default="matrix", choices=PROFILED, metavar="SUITE")
     parser.add_argument("--events", type=int, help="at this size, instead of the smallest that a suite has")
     parser.add_argument("--only", default="", metavar="TEXT", help="measurements with this in their name")
     asked = parser.parse_args(arguments)

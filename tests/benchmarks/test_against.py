@@ -23,3 +23,8 @@ def test_only_what_both_trees_have_is_measured(tmp_path: Path, monkeypatch: pyte
     assert found == [("W1, hopping", 200_000), ("W3, tumbling", 1_000_000)]
     assert list(against._measurements(windows.SUITE, trees, 500_000, None, "W3")) == found[1:]
     assert list(against._measurements(windows.SUITE, trees, 0, 1_000, "W3")) == [("W3, tumbling", 1_000)]
+
+
+def test_what_is_no_tree_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="gone: neither a folder nor a revision of this repository"):
+        against._checkout("gone", tmp_path)

@@ -38,3 +38,9 @@ def test_it_is_printed_and_saved(
     assert OUTSIDE in one["stages"]
     assert one["operators"]
     assert "operators themselves" in capsys.readouterr().out
+
+
+def test_another_suite_is_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--suite", "gone"])
+    assert "invalid choice: 'gone'" in capsys.readouterr().err.splitlines()[-1]
