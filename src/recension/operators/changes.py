@@ -58,9 +58,13 @@ def plain_inserts(batch: EventBatch) -> NetChanges:
     return NetChanges(np.arange(len(batch)), batch.vs, batch.vs, batch.ve, nothing)
 
 
-def net_changes(batch: EventBatch) -> NetChanges:
-    """The net effect of a batch of inserts and retractions, in order of arrival."""
-    hashes = row_hash(batch.payload, len(batch))
+def net_changes(batch: EventBatch, hashes: Hashes | None = None) -> NetChanges:
+    """The net effect of a batch of inserts and retractions, in order of arrival.
+
+    ``hashes`` are those of the payloads, if they are known.
+    """
+    if hashes is None:
+        hashes = row_hash(batch.payload, len(batch))
     if not bool(batch.kind.any()):
         return NetChanges(np.arange(len(batch)), batch.vs, batch.vs, batch.ve, hashes)
     retract = batch.kind == RETRACT

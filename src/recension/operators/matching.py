@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, inserts, null_payload, take_rows
-from recension.core.rowhash import Hashes, row_hash
+from recension.core.rowhash import Hashes, key_and_row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator
 from recension.operators.changes import NetChanges, changes, net_changes
@@ -89,8 +89,8 @@ class JoinSide:
 
     def net_changes_of(self, batch: EventBatch) -> SideChanges:
         """The net effect of a batch in which every element has its keys."""
-        change = net_changes(batch)
-        group = row_hash(batch.payload.select(list(self.keys)), len(batch))
+        group, hashes = key_and_row_hash(batch.payload, self.keys, len(batch))
+        change = net_changes(batch, hashes)
         if change.is_insert_only:
             return SideChanges(change, group, batch.payload)
         payload = take_rows(batch.payload, change.row)

@@ -30,19 +30,34 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
 from recension.core.memory import keep_columns
-from recension.core.netting import cancel, distinct, expand
+from recension.core.netting import cancel, distinct, expand, spread
 from recension.core.rowhash import Hashes, combine
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
 from recension.operators.state.interval_log import IntervalLog
-from recension.operators.state.sort_key import SortKey, group_bits, level_bits, offset
+from recension.operators.state.sort_key import (
+    LEVELS,
+    SortKey,
+    group_bits,
+    level_bits,
+    levels_of,
+    may_unite,
+    offset,
+)
 
 # A run is merged with the one before it when it has grown to a quarter of its length.
 _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
 _FIRST_LOOK: Final = 4
+# So many candidates are looked at together: longer columns would be fresh memory every time.
+_AT_ONCE: Final = 1 << 13
+# From so many candidates on it pays to find out what need not be compared.
+_MANY: Final = 1 << 10
+# With more groups than these it is likely that two share bits: as these two do.
+_MOST_GROUPS: Final = 1 << 12
+_SHARE_BITS: Final = np.array([0, 1], np.uint64)
 _NO_ROW: Final = -1
 
 
@@ -60,6 +75,7 @@ class _ArenaRun:
     longest: Hashes
     tags: Hashes | None = None
     by_tag: Index | None = None
+    groups: Hashes | None = None
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -120,20 +136,60 @@ class IntervalIndex:
         lo = np.maximum(lo, self._expired_until)
         if not self._runs or not len(lo):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        first, last = self._ranges(group, lo, hi)
-        segments = first.shape[1]
-        owner, at = expand(first.ravel(), last.ravel())
-        question = owner if segments == 1 else owner // segments
-        hit = self._arena["ve"].take(at) > lo.take(question)
-        hit &= self._arena["vs"].take(at) < hi.take(question)
-        hit &= self._arena["group"].take(at) == group.take(question)
-        keep = np.flatnonzero(hit)
-        return question.take(keep), at.take(keep)
+        order = self._order(group, lo)
+        first, last = self._ranges(group, lo, hi, order)
+        used = np.flatnonzero(last > first)
+        question, first, last = used // first.shape[1], first.take(used), last.take(used)
+        ends = np.cumsum(last - first)
+        total = int(ends[-1]) if len(ends) else 0
+        # What the search has told exactly need not be compared again.
+        is_exact = total > _MANY and self._key is not None and self._key.is_exact_before(hi)
+        is_one_group = total > _MANY and self._tells_groups(group.take(order))
+        asked = lo, None if is_exact else hi, None if is_one_group else group
+        cuts = np.searchsorted(ends, np.arange(_AT_ONCE, total, _AT_ONCE))
+        parts = [
+            self._hits(question[start:stop], first[start:stop], last[start:stop], *asked)
+            for start, stop in pairwise([0, *cuts.tolist(), len(used)])
+            if start < stop
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        none = np.zeros(0, np.int64)
+        return np.concatenate([none, *(q for q, _ in parts)]), np.concatenate([none, *(x for _, x in parts)])
 
-    def _ranges(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
+    def _hits(
+        self, question: Index, first: Index, last: Index, lo: Ticks, hi: Ticks | None, group: Hashes | None
+    ) -> tuple[Index, Index]:
+        """The candidates of some ranges that are answers; without ``hi`` or ``group`` these are not compared."""
+        asked, at = spread(question, first, last)
+        hit = self._arena["ve"].take(at) > lo.take(asked)
+        if hi is not None:
+            hit &= self._arena["vs"].take(at) < hi.take(asked)
+        if group is not None:
+            hit &= self._arena["group"].take(at) == group.take(asked)
+        keep = np.flatnonzero(hit)
+        return asked.take(keep), at.take(keep)
+
+    def _tells_groups(self, asked: Hashes) -> bool:
+        """Is all that the search finds of the group that was asked for, these being sorted?
+
+        It is if no two groups, of the runs or asked for, share the bits that a key has of them.
+        """
+        for run in self._runs:
+            if run.groups is None:
+                run.groups = _groups_in(self._arena["group"][run.start : run.stop])
+        groups = distinct(np.concatenate([_groups_in(asked), *(run.groups for run in self._runs)]))
+        bits = group_bits(groups)
+        return not bool((bits[1:] == bits[:-1]).any())
+
+    def _order(self, group: Hashes, lo: Ticks) -> Index:
+        """Sorted questions share cache lines."""
+        assert self._key is not None
+        return np.argsort(group_bits(group) | self._key.code(offset(lo)))
+
+    def _ranges(self, group: Hashes, lo: Ticks, hi: Ticks, order: Index) -> tuple[Index, Index]:
         """The positions of the candidates: a row per question, a column per run and length class."""
         assert self._key is not None
-        order = np.argsort(group_bits(group) | self._key.code(offset(lo)))  # sorted needles share cache lines
         needle, low, high = group_bits(group[order]), offset(lo[order]), offset(hi[order]) - np.uint64(1)
         upper = needle | self._key.code(high)
         width = sum(len(run.levels) for run in self._runs)
@@ -206,10 +262,13 @@ class IntervalIndex:
     def _append_sorted(self, fresh: Columns, keep: int) -> None:
         """One run from ``fresh`` and all runs but the first ``keep``."""
         start = self._runs[keep].start if keep < len(self._runs) else len(self._arena)
+        order = np.argsort(fresh["key"])
         if start < len(self._arena):
-            live = self._part_live(start)
-            fresh = {name: np.concatenate([self._arena[name].take(live), fresh[name]]) for name in fresh}
-        order = np.argsort(fresh["key"], kind="stable" if start < len(self._arena) else None)
+            live, size = self._part_live(start) - start, len(self._arena) - start
+            fresh = {name: np.concatenate([self._arena[name][start:], fresh[name]]) for name in fresh}
+            # Sorted runs one after the other are quickly merged.
+            sorted_runs = np.concatenate([live, order + size])
+            order = sorted_runs.take(np.argsort(fresh["key"].take(sorted_runs), kind="stable"))
         self._arena.truncate(start)
         self._arena.append(fresh, order)
         del self._runs[keep:]
@@ -229,16 +288,19 @@ class IntervalIndex:
 
     def _run(self, start: int, stop: int) -> _ArenaRun:
         """Sorted rows of the arena as a run."""
-        begin, end = offset(self._arena["vs"][start:stop]), offset(self._arena["ve"][start:stop])
-        levels = self._arena["key"][start:stop] >> np.uint64(60)
-        bounds = np.flatnonzero(np.diff(levels, prepend=levels[:1] + np.uint64(1)))
-        longest = np.maximum.reduceat(np.maximum(begin, end) - begin, bounds)
+        vs = self._arena["vs"][start:stop]
+        # What is dead ends before it begins.
+        length = np.maximum(self._arena["ve"][start:stop], vs)
+        length -= vs
+        first = np.searchsorted(self._arena["key"][start:stop], level_bits(LEVELS))
+        levels = np.flatnonzero(np.diff(first, append=stop - start))
+        longest = np.maximum.reduceat(length.view(np.uint64), first[levels])
         self._serial += 1
-        return _ArenaRun(self._serial, start, stop, levels[bounds].astype(np.int64), longest)
+        return _ArenaRun(self._serial, start, stop, levels, longest)
 
-    def _rebuild(self, fresh: Columns | None = None) -> None:
-        """One run from everything that is alive, and ``fresh``."""
-        live = self._part_live(0)
+    def _rebuild(self, fresh: Columns | None = None, live: Index | None = None) -> None:
+        """One run from everything that is alive, and ``fresh``; ``live`` if it is known what is."""
+        live = self._part_live(0) if live is None else live
         columns = {name: self._arena[name].take(live) for name in self._columns()}
         if fresh is not None:
             columns = {name: np.concatenate([column, fresh[name]]) for name, column in columns.items()}
@@ -263,7 +325,21 @@ class IntervalIndex:
         if 2 * self._credit >= len(self._arena) > 0:
             self._credit = 0
             if 2 * self.count_live() <= len(self._arena):
-                self._rebuild()
+                self._compact()
+
+    def _compact(self) -> None:
+        """One run from everything that is alive, mostly with the keys it has."""
+        live = self._part_live(0)
+        keys = self._arena["key"].take(live)
+        if not len(live) or len(self._runs) > 1 or may_unite(levels_of(keys)):
+            self._rebuild(live=live)
+            return
+        columns = {name: self._arena[name].take(live) for name in self._arena}
+        if self._arena.room > _RATIO * len(live) + _GRACE:
+            self._arena.clear()
+        self._arena.truncate(0)
+        self._arena.append(columns)
+        self._runs = [self._run(0, len(live))]
 
     def parts(self, name: str) -> dict[str, Any]:
         """The state under names that begin with ``name``."""
@@ -360,6 +436,12 @@ class IntervalIndex:
         return ("group", "vs", "ve", "tag", *self.extras)
 
 
+def _groups_in(column: Hashes) -> Hashes:
+    """The groups in a column where rows of one group mostly stand together; some may be there twice."""
+    first = np.flatnonzero(np.append(True, column[1:] != column[:-1])[: len(column)])
+    return column.take(first) if len(first) <= _MOST_GROUPS else _SHARE_BITS
+
+
 class StartIndex(IntervalIndex):
     """Instants as intervals of one tick, whose runs are therefore sorted by (group, instant)."""
 
@@ -379,7 +461,7 @@ class StartIndex(IntervalIndex):
         """
         if not self._runs or not len(after):
             return before.copy()
-        first, last = self._ranges(group, after, before)
+        first, last = self._ranges(group, after, before, self._order(group, after))
         question, nearest = np.repeat(np.arange(len(after)), first.shape[1]), before.copy()
         todo, first, last, width = np.arange(first.size), first.ravel(), last.ravel(), _FIRST_LOOK
         while len(todo):
