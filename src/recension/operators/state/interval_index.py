@@ -127,6 +127,11 @@ class IntervalIndex:
         """Memory held."""
         return self._arena.nbytes()
 
+    @property
+    def rows(self) -> Index:
+        """The row of every interval by position."""
+        return self._arena["row"]
+
     def column(self, name: str, at: Index) -> Column:
         """``group``, ``vs``, ``ve``, ``tag`` or an extra column of the intervals at these positions."""
         return self._arena[name].take(at)
@@ -147,28 +152,27 @@ class IntervalIndex:
         is_one_group = total > _MANY and self._tells_groups(group.take(order))
         asked = lo, None if is_exact else hi, None if is_one_group else group
         cuts = np.searchsorted(ends, np.arange(_AT_ONCE, total, _AT_ONCE))
-        parts = [
-            self._hits(question[start:stop], first[start:stop], last[start:stop], *asked)
-            for start, stop in pairwise([0, *cuts.tolist(), len(used)])
-            if start < stop
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        none = np.zeros(0, np.int64)
-        return np.concatenate([none, *(q for q, _ in parts)]), np.concatenate([none, *(x for _, x in parts)])
+        # Memory that is not touched costs nothing.
+        questions, found, size = np.empty(total, np.int64), np.empty(total, np.int64), 0
+        for start, stop in pairwise([0, *cuts.tolist(), len(used)]):
+            owner, at = spread(question[start:stop], first[start:stop], last[start:stop])
+            hits = self._hits(owner, at, *asked)
+            end = size + len(hits)
+            np.take(owner, hits, out=questions[size:end], mode="clip")
+            np.take(at, hits, out=found[size:end], mode="clip")
+            size = end
+        return questions[:size], found[:size]
 
     def _hits(
-        self, question: Index, first: Index, last: Index, lo: Ticks, hi: Ticks | None, group: Hashes | None
-    ) -> tuple[Index, Index]:
-        """The candidates of some ranges that are answers; without ``hi`` or ``group`` these are not compared."""
-        asked, at = spread(question, first, last)
-        hit = self._arena["ve"].take(at) > lo.take(asked)
+        self, question: Index, at: Index, lo: Ticks, hi: Ticks | None, group: Hashes | None
+    ) -> Index:
+        """Which candidates are answers; what is None need not be compared."""
+        is_hit = self._arena["ve"].take(at) > lo.take(question)
         if hi is not None:
-            hit &= self._arena["vs"].take(at) < hi.take(asked)
+            is_hit &= self._arena["vs"].take(at) < hi.take(question)
         if group is not None:
-            hit &= self._arena["group"].take(at) == group.take(asked)
-        keep = np.flatnonzero(hit)
-        return asked.take(keep), at.take(keep)
+            is_hit &= self._arena["group"].take(at) == group.take(question)
+        return np.flatnonzero(is_hit)
 
     def _tells_groups(self, asked: Hashes) -> bool:
         """Is all that the search finds of the group that was asked for, these being sorted?

@@ -164,6 +164,17 @@ class RowStore:
         in_order = bool((order[1:] > order[:-1]).all())
         return gathered if in_order else take_rows(gathered, np.argsort(order))
 
+    def take_at(self, numbers: Index, at: Index) -> pa.RecordBatch:
+        """The rows with the numbers at these places. The other numbers may be of rows that are not there."""
+        if len(numbers) > len(at) or not self.schema.names:
+            return self.take(numbers.take(at))
+        self._before_taking(len(at))
+        if len(self._blocks) != 1:
+            return self.take(numbers.take(at))
+        # Each row is taken several times: it is looked up once.
+        block = self._blocks[0]
+        return take_rows(block.rows, block.places(np.maximum(numbers, block.first)).take(at))
+
     def _before_taking(self, rows: int) -> None:
         if len(self._blocks) > 1 and _RATIO * rows >= self._size:
             self._unite(0, len(self._blocks))
