@@ -279,13 +279,23 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
 def rows_equal_at(left: pa.RecordBatch, left_rows: Index, right: pa.RecordBatch, right_rows: Index) -> Mask:
     """The same of some rows of each, pair by pair; plain numbers are compared where they stand."""
     same = np.ones(len(left_rows), np.bool_)
-    for a, b in zip(left.columns, right.columns, strict=True):
-        if _is_plain(a) and _is_plain(b):
-            x, y = a.to_numpy()[left_rows], b.to_numpy()[right_rows]
-            same &= (x == y) if pa.types.is_integer(a.type) else (x == y) | (np.isnan(x) & np.isnan(y))
+    for place, (a, b) in enumerate(zip(left.columns, right.columns, strict=True)):
+        if place:  # of those that differ nothing more need be looked at
+            at = np.flatnonzero(same)
+            if not len(at):
+                return same
+            same[at] = _equal_at(a, left_rows.take(at), b, right_rows.take(at))
         else:
-            same &= columns_equal(a.take(pa.array(left_rows)), b.take(pa.array(right_rows)))
+            same = _equal_at(a, left_rows, b, right_rows)
     return same
+
+
+def _equal_at(a: pa.Array, a_rows: Index, b: pa.Array, b_rows: Index) -> Mask:
+    if not _is_plain(a) or not _is_plain(b):
+        return columns_equal(a.take(pa.array(a_rows)), b.take(pa.array(b_rows)))
+    x, y = a.to_numpy().take(a_rows), b.to_numpy().take(b_rows)
+    same: Mask = x == y
+    return same if pa.types.is_integer(a.type) else same | (np.isnan(x) & np.isnan(y))
 
 
 def _is_plain(column: pa.Array) -> bool:

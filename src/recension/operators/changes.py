@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, all_zero
 from recension.core.netting import cancel, order_of
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks
@@ -150,14 +150,9 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
     The caller leaves out rows that change nothing (ruling A3).
     """
     is_insert = old == vs
-    return EventBatch(
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
-        vs,
-        np.where(is_insert, new, old),
-        np.where(is_insert, np.int64(FOREVER), new),
-        np.zeros(len(vs), np.int64),
-        payload,
-    )
+    kind = (~is_insert).view(np.uint8)  # a retraction is 1
+    new_ve = np.where(is_insert, np.int64(FOREVER), new)
+    return EventBatch(kind, vs, np.where(is_insert, new, old), new_ve, all_zero(len(vs)), payload)
 
 
 def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:

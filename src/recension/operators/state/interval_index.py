@@ -163,9 +163,7 @@ class IntervalIndex:
             size = end
         return questions[:size], found[:size]
 
-    def _hits(
-        self, question: Index, at: Index, lo: Ticks, hi: Ticks | None, group: Hashes | None
-    ) -> Index:
+    def _hits(self, question: Index, at: Index, lo: Ticks, hi: Ticks | None, group: Hashes | None) -> Index:
         """Which candidates are answers; what is None need not be compared."""
         is_hit = self._arena["ve"].take(at) > lo.take(question)
         if hi is not None:

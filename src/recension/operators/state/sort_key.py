@@ -83,10 +83,12 @@ def _levels(vs: Ticks, ve: Ticks) -> Index:
     with the next longer one: the candidates that adds are few, and every class costs a search.
     """
     length = (ve.view(np.uint64) - vs.view(np.uint64)).astype(np.float64)
-    levels = np.minimum((length.view(np.int64) >> 54) - _OF_ONE, _ENDLESS - 1)
+    levels: Index = np.minimum((length.view(np.int64) >> 54) - _OF_ONE, _ENDLESS - 1)
     levels[ve == FOREVER] = _ENDLESS
     united = _unite(np.bincount(levels, minlength=_ENDLESS + 1))
-    return levels if united is None else united.take(levels)
+    if united is not None:
+        levels = united.take(levels)
+    return levels
 
 
 def _unite(members: Index) -> Index | None:

@@ -308,17 +308,21 @@ def _longs(values: pa.Array | None) -> Longs:
 
 
 def _floats(values: pa.Array | None) -> Floats:
-    filled = pc.fill_null(values.cast(pa.float64(), safe=False), 0.0)  # type: ignore[union-attr]
+    assert values is not None
+    if not pa.types.is_float64(values.type):
+        values = values.cast(pa.float64(), safe=False)
+    filled = pc.fill_null(values, 0.0) if values.null_count else values
     numbers: Floats = filled.to_numpy(zero_copy_only=False)
     return numbers
 
 
 def _split_finite(numbers: Floats) -> tuple[Floats, Index, Index]:
     """Numbers with 0 for all that is not finite; and counts of NaN and of the infinities."""
-    usual = np.abs(numbers) <= _LARGEST
-    if bool(usual.all()):
+    # With a NaN among them neither holds.
+    if float(numbers.max(initial=0.0)) <= _LARGEST and float(numbers.min(initial=0.0)) >= -_LARGEST:
         nothing = constant(0, len(numbers))
         return numbers, nothing, nothing
+    usual = np.abs(numbers) <= _LARGEST
     too_large = np.isfinite(numbers) & ~usual
     if bool(too_large.any()):
         raise TooLargeError(float(numbers[np.argmax(too_large)]))

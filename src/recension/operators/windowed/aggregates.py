@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows
-from recension.core.netting import expand
+from recension.core.netting import expand, order_of
 from recension.core.rowhash import rows_equal_at
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.chunks import add_prefix, take_prefix
@@ -302,35 +302,56 @@ def emit(
     if pairs.slot is not None:
         low, had, has = low[pairs.slot], had[pairs.slot], has[pairs.slot]
     stays = pairs.was & pairs.now
-    stays[stays] = rows_equal_at(old.rows, pairs.old_row[stays], new.rows, pairs.new_row[stays])
+    both = np.flatnonzero(stays)
+    stays[both] = rows_equal_at(old.rows, pairs.old_row.take(both), new.rows, pairs.new_row.take(both))
     kept, is_moved = _keep(index, stays, low, had, has)
-    moves = np.flatnonzero(is_moved)
-    goes = np.flatnonzero(pairs.was & (had > kept) & ~is_moved)
-    comes = np.flatnonzero(pairs.now & (has > kept) & ~is_moved)
-    gone, come = index.expand(kept[goes], had[goes]), index.expand(kept[comes], has[comes])
+    was, now = pairs.was & (had > kept), pairs.now & (has > kept)
+    if is_moved is not None:
+        was, now = was & ~is_moved, now & ~is_moved
+    moves = np.flatnonzero(is_moved) if is_moved is not None else np.zeros(0, np.int64)
+    goes, comes = np.flatnonzero(was), np.flatnonzero(now)
+    gone = index.expand(kept.take(goes), had.take(goes))
+    come = index.expand(kept.take(comes), has.take(comes))
     vs = np.concatenate([low[moves], gone.start, come.start])
     before = np.concatenate([had[moves], gone.end, come.start])
     after = np.concatenate([has[moves], gone.start, come.end])
-    goes, comes = goes[gone.stretch], comes[come.stretch]
+    goes, comes = goes.take(gone.stretch), comes.take(come.stretch)
     row = np.concatenate(
-        [pairs.old_row[moves], pairs.old_row[goes], old.rows.num_rows + pairs.new_row[comes]]
+        [pairs.old_row[moves], pairs.old_row.take(goes), old.rows.num_rows + pairs.new_row.take(comes)]
     )
-    if index.emits_in_order:
-        order = order_of_changes(vs, before, after)
-    else:
+    if not index.emits_in_order:
         # By group and time, and at each place the retraction first: three sorted runs, which are merged.
         order = np.argsort(np.concatenate([moves, goes, comes]), kind="stable")
-    row = row[order]
-    keys = index.keys_of(np.concatenate([old.group, new.group])[row])
+    elif index.is_fixed and _are_inside(vs):
+        order = _order_of_windows(gone.low, come.low)
+    else:
+        order = order_of_changes(vs, before, after)
+    row = row.take(order)
+    keys = index.keys_of(np.concatenate([old.group, new.group]).take(row))
     own = take_rows(pa.concat_batches([old.rows, new.rows]), row)
     payload = pa.RecordBatch.from_arrays([*keys.columns, *own.columns], schema=schema)
-    return changes(vs[order], before[order], after[order], payload)
+    return changes(vs.take(order), before.take(order), after.take(order), payload)
 
 
-def _keep(index: WindowIndex, stays: Mask, low: Index, had: Index, has: Index) -> tuple[Index, Mask]:
+def _are_inside(starts: Ticks) -> bool:
+    """Is no start an end of time, where windows with different numbers may start?"""
+    low, high = int(starts.min(initial=FOREVER)), int(starts.max(initial=BEGINNING))
+    return low > BEGINNING and high < FOREVER
+
+
+def _order_of_windows(gone: Index, come: Index) -> Index:
+    """As `order_of_changes` for windows with these numbers, which are closer together than their starts."""
+    window = np.concatenate([gone, come])
+    window -= int(window.min(initial=FOREVER))
+    window <<= 1
+    window[len(gone) :] += 1
+    return order_of(window, is_stable=True)
+
+
+def _keep(index: WindowIndex, stays: Mask, low: Index, had: Index, has: Index) -> tuple[Index, Mask | None]:
     """Up to where each stretch is left as it is; and where only its end moves, since the answer ``stays``."""
     if index.is_fixed:
-        return np.where(stays, np.minimum(had, has), low), np.zeros(len(low), np.bool_)
+        return np.where(stays, np.minimum(had, has), low) if bool(stays.any()) else low, None
     is_same = stays & (had == has)
     may_move = index.moves == "both" or ((has < had) & (index.moves == "shorten"))
     return np.where(is_same, had, low), stays & ~is_same & may_move

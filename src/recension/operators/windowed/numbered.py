@@ -20,6 +20,7 @@ from recension.core.values import rows_of
 from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
 from recension.operators.base import Chunks
 from recension.operators.state.end_points import EndPoints
+from recension.operators.windowed.dense_axis import constant, is_constant
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
     Closing,
@@ -39,6 +40,11 @@ from recension.operators.windowed.working_set import (
 )
 
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
+
+
+def _is_all(limit: Index) -> bool:
+    """Is it known that nothing is beyond the limit?"""
+    return is_constant(limit) and len(limit) > 0 and int(limit[0]) == FOREVER
 
 
 class Numbering(Protocol):
@@ -89,8 +95,9 @@ class NumberedIndex(WindowIndex):
             return self._move_to(watermark)
         work = merge_steps(self._points, self._steps(batch, group, amounts, coming))
         low, had, has = self._compare(work, watermark)
-        at = np.flatnonzero((np.maximum(had, has) > low) & ~work.is_context)
-        self._refuse_many(low[at], np.maximum(had, has)[at])
+        high = np.maximum(had, has)
+        at = np.flatnonzero((high > low) & ~work.is_context)
+        self._refuse_many(low.take(at), high.take(at))
 
         def write_back() -> None:
             work.write_back(self._points)
@@ -171,8 +178,13 @@ class NumberedIndex(WindowIndex):
 
     def _limit(self, side: AxisSide, watermark: int) -> Index:
         """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
-        edge = np.full(len(side.n), self._first_hidden_window(watermark))
-        return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
+        edge, size = self._first_hidden_window(watermark), len(side.n)
+        if self._view != "all":
+            return constant(edge, size)
+        is_endless = side.following == FOREVER
+        if not bool(is_endless.any()):
+            return constant(FOREVER, size)
+        return np.where(is_endless, np.int64(edge), np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
         """From which window on each stretch may have changed, and up to which it was and is shown."""
@@ -181,7 +193,7 @@ class NumberedIndex(WindowIndex):
         # Where nothing changed only the windows that came into view are new.
         low = np.where(work.is_changed, work.time, np.maximum(work.time, limits[0]))
         had, has = (
-            np.where(side.n > 0, np.minimum(end, limit), work.time)
+            np.where(side.n > 0, end if _is_all(limit) else np.minimum(end, limit), work.time)
             for side, limit in zip((work.old, work.new), limits, strict=True)
         )
         return low, had, has

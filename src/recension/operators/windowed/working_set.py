@@ -59,8 +59,8 @@ class Sums:
 
     def take(self, rows: Index) -> Sums:
         """Some of the rows."""
-        pairs = [(high[rows], low[rows]) for high, low in self.pairs]
-        return Sums(self.n[rows], [_take(column, rows) for column in self.ints], pairs)
+        pairs = [(high.take(rows), low.take(rows)) for high, low in self.pairs]
+        return Sums(self.n.take(rows), [_take(column, rows) for column in self.ints], pairs)
 
     def put(self, rows: Index, sums: Sums) -> Sums:
         """The same with others in some of the rows; its own columns may be written to."""
@@ -82,7 +82,7 @@ class Sums:
 
 
 def _take(column: Index, rows: Index) -> Index:
-    return constant(int(column[0]), len(rows)) if is_constant(column) and len(column) else column[rows]
+    return constant(int(column[0]), len(rows)) if is_constant(column) and len(column) else column.take(rows)
 
 
 def _add(one: Index, other: Index) -> Index:
@@ -136,12 +136,12 @@ class WorkingSet:
     def write_back(self, points: EndPoints) -> None:
         """Store the new end points."""
         keep = np.flatnonzero(self.new.is_point & ~self.is_context)
-        gone, born = self.old.is_point & ~self.new.is_point, self.is_born
-        columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
+        gone = np.flatnonzero(self.old.is_point & ~self.new.is_point)
+        born = np.flatnonzero(self.is_born)
+        columns: Columns = {name: getattr(self, name).take(keep) for name in ("group", "time", "refs")}
         columns |= self.new.sums_at(keep).columns()
-        points.replace(
-            self.extract, columns, (self.group[born], self.time[born]), (self.group[gone], self.time[gone])
-        )
+        come, went = ((self.group.take(at), self.time.take(at)) for at in (born, gone))
+        points.replace(self.extract, columns, come, went)
 
 
 def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
@@ -172,13 +172,15 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     # Where the next known end point is, and the last one before: the row after all stands for none.
     known = {name: np.append(column, 0) for name, column in own.items() if name != "refs"}
     known["group"][-1] = -1
-    after = np.cumsum(~is_new)
-    inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
-    following = np.where(known["group"][after] == group, known["time"][after], time)
+    after: Index = np.cumsum(~is_new)
+    following = np.where(known["group"].take(after) == group, known["time"].take(after), time)
+    after -= 1
+    inherit = np.where(known["group"].take(after) == group, after, len(at_known))
     last_step = _last_marked(at_steps, len(is_new))
-    is_changed, is_point = np.append(steps.covered, False)[last_step], refs > 0
-    old_n = known["n"][inherit]
-    new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
+    is_changed, is_point = np.append(steps.covered, False).take(last_step), refs > 0
+    old_n = known["n"].take(inherit)
+    new_n = np.where(is_changed, steps.n.take(last_step), 0)
+    new_n += old_n
     sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
