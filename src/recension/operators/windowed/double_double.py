@@ -30,7 +30,10 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """``a + b`` and its exact rounding error."""
     total = a + b
     part = total - a
-    return total, (a - (total - part)) + (b - part)
+    error = total - part
+    error = np.subtract(a, error, out=error)
+    error += np.subtract(b, part, out=part)
+    return total, error
 
 
 def add(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:

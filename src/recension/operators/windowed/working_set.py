@@ -29,6 +29,8 @@ from recension.operators.windowed.double_double import Pair
 from recension.operators.windowed.steps import AxisSteps
 
 _SHORT: Final = 256  # rows of which there is little to spare
+_CLOSE: Final = 8  # keys that span so many times their count are marked instead of searched for
+_KNOWN, _STEP = np.uint8(1), np.uint8(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,10 @@ class Sums:
     def add(self, by: Sums) -> Sums:
         """Row by row the two together; a row without events left has no rounding error left either."""
         n = self.n + by.n
-        pairs = []
-        for pair, more in zip(self.pairs, by.pairs, strict=True):
-            high, low = dd.add(pair, more)
-            pairs.append((np.where(n == 0, 0.0, high), np.where(n == 0, 0.0, low)))
+        pairs = [dd.add(pair, more) for pair, more in zip(self.pairs, by.pairs, strict=True)]
+        if pairs and bool((is_empty := n == 0).any()):
+            for part in (part for pair in pairs for part in pair):
+                part[is_empty] = 0.0
         return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
     def take(self, rows: Index) -> Sums:
@@ -233,6 +235,12 @@ class _AxisSums:
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
     known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
+    size = len(known_keys) + len(step_keys)
+    if len(known_keys) and len(step_keys):
+        low = min(int(known_keys[0]), int(step_keys[0]))
+        span = max(int(known_keys[-1]), int(step_keys[-1])) - low + 1
+        if size > _SHORT and span <= _CLOSE * size:
+            return _interleave_close(known_keys - low, step_keys - low, span)
     place = np.searchsorted(known_keys, step_keys)
     fresh = np.flatnonzero(np.append(known_keys, -1)[place] != step_keys)
     at_fresh = place[fresh] + np.arange(len(fresh))
@@ -242,6 +250,15 @@ def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     at_steps = np.append(at_known, 0)[place]
     at_steps[fresh] = at_fresh
     return at_known, at_steps, is_new
+
+
+def _interleave_close(known: Index, steps: Index, span: int) -> tuple[Index, Index, Mask]:
+    """The same of keys from 0 to ``span`` that lie close together: marked, not searched for."""
+    marks = np.zeros(span, np.uint8)
+    marks[known] = _KNOWN
+    marks[steps] = marks.take(steps) | _STEP
+    marks = marks.take(np.flatnonzero(marks))
+    return np.flatnonzero(marks & _KNOWN), np.flatnonzero(marks & _STEP), marks == _STEP
 
 
 def _last_marked(positions: Index, size: int) -> Index:
