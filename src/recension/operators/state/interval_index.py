@@ -20,7 +20,6 @@ Cost        O((q + m) log n) for q questions and m answers, if the lengths of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -30,55 +29,20 @@ import pyarrow as pa
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
 from recension.core.memory import keep_columns
-from recension.core.netting import cancel, distinct, expand, spread
-from recension.core.rowhash import Hashes, combine
+from recension.core.netting import cancel, distinct, expand
+from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
 from recension.operators.state.interval_log import IntervalLog
-from recension.operators.state.sort_key import (
-    LEVELS,
-    SortKey,
-    group_bits,
-    level_bits,
-    levels_of,
-    may_unite,
-    offset,
-)
+from recension.operators.state.interval_search import ArenaRun, RunSearch
+from recension.operators.state.sort_key import LEVELS, SortKey, level_bits, levels_of, may_unite
 
 # A run is merged with the one before it when it has grown to a quarter of its length.
 _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
-_FIRST_LOOK: Final = 4
-# So many candidates are looked at together: longer columns would be fresh memory every time.
-_AT_ONCE: Final = 1 << 13
-# From so many candidates on it pays to find out what need not be compared.
-_MANY: Final = 1 << 10
-# With more groups than these it is likely that two share bits: as these two do.
-_MOST_GROUPS: Final = 1 << 12
-_SHARE_BITS: Final = np.array([0, 1], np.uint64)
 _NO_ROW: Final = -1
-
-
-@dataclass(slots=True, eq=False)
-class _ArenaRun:
-    """Rows ``start`` to ``stop`` of the arena, sorted by key, with the greatest length in each class.
-
-    No two runs ever have the same serial number.
-    """
-
-    serial: int
-    start: int
-    stop: int
-    levels: Index
-    longest: Hashes
-    tags: Hashes | None = None
-    by_tag: Index | None = None
-    groups: Hashes | None = None
-
-    def __len__(self) -> int:
-        return self.stop - self.start
 
 
 class IntervalIndex:
@@ -102,7 +66,7 @@ class IntervalIndex:
 
     def _clear(self) -> None:
         self._arena.clear()
-        self._runs: list[_ArenaRun] = []
+        self._runs: list[ArenaRun] = []
         self._key: SortKey | None = None
         self._credit = 0
 
@@ -141,70 +105,11 @@ class IntervalIndex:
         lo = np.maximum(lo, self._expired_until)
         if not self._runs or not len(lo):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        order = self._order(group, lo)
-        first, last = self._ranges(group, lo, hi, order)
-        used = np.flatnonzero(last > first)
-        question, first, last = used // first.shape[1], first.take(used), last.take(used)
-        ends = np.cumsum(last - first)
-        total = int(ends[-1]) if len(ends) else 0
-        # What the search has told exactly need not be compared again.
-        is_exact = total > _MANY and self._key is not None and self._key.is_exact_before(hi)
-        is_one_group = total > _MANY and self._tells_groups(group.take(order))
-        asked = lo, None if is_exact else hi, None if is_one_group else group
-        cuts = np.searchsorted(ends, np.arange(_AT_ONCE, total, _AT_ONCE))
-        # Memory that is not touched costs nothing.
-        questions, found, size = np.empty(total, np.int64), np.empty(total, np.int64), 0
-        for start, stop in pairwise([0, *cuts.tolist(), len(used)]):
-            owner, at = spread(question[start:stop], first[start:stop], last[start:stop])
-            hits = self._hits(owner, at, *asked)
-            end = size + len(hits)
-            np.take(owner, hits, out=questions[size:end], mode="clip")
-            np.take(at, hits, out=found[size:end], mode="clip")
-            size = end
-        return questions[:size], found[:size]
+        return self._search().find_overlaps(group, lo, hi)
 
-    def _hits(self, question: Index, at: Index, lo: Ticks, hi: Ticks | None, group: Hashes | None) -> Index:
-        """Which candidates are answers; what is None need not be compared."""
-        is_hit = self._arena["ve"].take(at) > lo.take(question)
-        if hi is not None:
-            is_hit &= self._arena["vs"].take(at) < hi.take(question)
-        if group is not None:
-            is_hit &= self._arena["group"].take(at) == group.take(question)
-        return np.flatnonzero(is_hit)
-
-    def _tells_groups(self, asked: Hashes) -> bool:
-        """Is all that the search finds of the group that was asked for, these being sorted?
-
-        It is if no two groups, of the runs or asked for, share the bits that a key has of them.
-        """
-        for run in self._runs:
-            if run.groups is None:
-                run.groups = _groups_in(self._arena["group"][run.start : run.stop])
-        groups = distinct(np.concatenate([_groups_in(asked), *(run.groups for run in self._runs)]))
-        bits = group_bits(groups)
-        return not bool((bits[1:] == bits[:-1]).any())
-
-    def _order(self, group: Hashes, lo: Ticks) -> Index:
-        """Sorted questions share cache lines."""
+    def _search(self) -> RunSearch:
         assert self._key is not None
-        return np.argsort(group_bits(group) | self._key.code(offset(lo)))
-
-    def _ranges(self, group: Hashes, lo: Ticks, hi: Ticks, order: Index) -> tuple[Index, Index]:
-        """The positions of the candidates: a row per question, a column per run and length class."""
-        assert self._key is not None
-        needle, low, high = group_bits(group[order]), offset(lo[order]), offset(hi[order]) - np.uint64(1)
-        upper = needle | self._key.code(high)
-        width = sum(len(run.levels) for run in self._runs)
-        first, last = np.empty((len(lo), width), np.int64), np.empty((len(lo), width), np.int64)
-        column = 0
-        for run in self._runs:
-            keys = self._arena["key"][run.start : run.stop]
-            for bits, longest in zip(level_bits(run.levels), run.longest, strict=True):
-                lower = needle | self._key.code(low - np.minimum(low, longest))
-                first[order, column] = np.searchsorted(keys, bits | lower) + run.start
-                last[order, column] = np.searchsorted(keys, bits | upper, "right") + run.start
-                column += 1
-        return first, last
+        return RunSearch(self._arena, self._runs, self._key)
 
     def find(self, tags: Hashes) -> Index:
         """The position of an interval with each tag, -1 if there is none; equal tags get different ones."""
@@ -221,7 +126,7 @@ class IntervalIndex:
         found: Index = at[self._arena["ve"][at] > self._expired_until]
         return found
 
-    def _find_tags(self, run: _ArenaRun, wanted: Hashes) -> Index:
+    def _find_tags(self, run: ArenaRun, wanted: Hashes) -> Index:
         if run.tags is None or run.by_tag is None:
             tags = self._arena["tag"][run.start : run.stop]
             order = np.argsort(tags)
@@ -288,7 +193,7 @@ class IntervalIndex:
         if (log := self._log or self._paused_log) is not None:
             log.let_go(rows)
 
-    def _run(self, start: int, stop: int) -> _ArenaRun:
+    def _run(self, start: int, stop: int) -> ArenaRun:
         """Sorted rows of the arena as a run."""
         vs = self._arena["vs"][start:stop]
         # What is dead ends before it begins.
@@ -298,7 +203,7 @@ class IntervalIndex:
         levels = np.flatnonzero(np.diff(first, append=stop - start))
         longest = np.maximum.reduceat(length.view(np.uint64), first[levels])
         self._serial += 1
-        return _ArenaRun(self._serial, start, stop, levels, longest)
+        return ArenaRun(self._serial, start, stop, levels, longest)
 
     def _rebuild(self, fresh: Columns | None = None, live: Index | None = None) -> None:
         """One run from everything that is alive, and ``fresh``; ``live`` if it is known what is."""
@@ -436,55 +341,3 @@ class IntervalIndex:
 
     def _columns(self) -> tuple[str, ...]:
         return ("group", "vs", "ve", "tag", *self.extras)
-
-
-def _groups_in(column: Hashes) -> Hashes:
-    """The groups in a column where rows of one group mostly stand together; some may be there twice."""
-    first = np.flatnonzero(np.append(True, column[1:] != column[:-1])[: len(column)])
-    return column.take(first) if len(first) <= _MOST_GROUPS else _SHARE_BITS
-
-
-class StartIndex(IntervalIndex):
-    """Instants as intervals of one tick, whose runs are therefore sorted by (group, instant)."""
-
-    def insert(self, group: Hashes, at: Ticks) -> None:
-        """Add instants."""
-        self.add(group, at, at + 1, combine(group, at))
-
-    def remove_at(self, group: Hashes, at: Ticks) -> None:
-        """Remove instants, one for each that is named and there."""
-        found = self.find(combine(group, at))
-        self.remove(found[found >= 0])
-
-    def find_next(self, group: Hashes, after: Ticks, before: Ticks) -> Ticks:
-        """The first instant of the group strictly between ``after`` and ``before``; ``before`` if none is.
-
-        Cost: a search, then as many steps as dead or foreign instants lie in the way.
-        """
-        if not self._runs or not len(after):
-            return before.copy()
-        first, last = self._ranges(group, after, before, self._order(group, after))
-        question, nearest = np.repeat(np.arange(len(after)), first.shape[1]), before.copy()
-        todo, first, last, width = np.arange(first.size), first.ravel(), last.ravel(), _FIRST_LOOK
-        while len(todo):
-            stop = np.minimum(first + width, last)
-            owner, at = expand(first, stop)
-            asked = question[todo[owner]]
-            vs = self._arena["vs"][at]
-            hit = (vs > after[asked]) & (vs < before[asked]) & (self._arena["group"][at] == group[asked])
-            hit &= self._arena["ve"][at] > self._expired_until
-            np.minimum.at(nearest, asked[hit], vs[hit])
-            # Instants that share a key are in no order: what was found stands when the key has changed.
-            go_on = self._find_undecided(owner[hit], at[hit], stop, last)
-            todo, first, last, width = todo[go_on], stop[go_on], last[go_on], 2 * width
-        return nearest
-
-    def _find_undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
-        """Which ranges have more to look at: those without a hit, or with one of the same key as the next."""
-        keys = self._arena["key"]
-        found = np.full(len(stop), -1)
-        found[owner[::-1]] = at[::-1]
-        more = np.flatnonzero(stop < last)
-        decided = (found[more] >= 0) & (keys[found[more]] != keys[stop[more]])
-        rest: Index = more[~decided]
-        return rest
