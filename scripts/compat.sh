@@ -24,7 +24,7 @@ for version in $versions; do
         "$python" -m pip install --quiet --disable-pip-version-check "$wheel"
     else
         "$python" -m pip install --quiet --disable-pip-version-check \
-            "$wheel[spark,testing]" "pyspark==$version" pytest duckdb
+            "$wheel[spark,kafka,testing]" "pyspark==$version" pytest duckdb
         for jars in kafka_jars lake_jars; do
             (cd "$place" && "$python" -m scripts.$jars) || true
         done
