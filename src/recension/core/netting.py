@@ -136,7 +136,7 @@ def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
 def order_of(numbers: Index, *, is_stable: bool = False) -> Index:
     """As `argsort`. Where numbers span few digits of 16 bits they are sorted by these, the last one first."""
     if len(numbers) < _MANY:
-        return np.argsort(numbers, kind="stable" if is_stable else None)
+        return numbers.argsort(kind="stable" if is_stable else None)
     low = int(numbers.min())
     bits = (int(numbers.max()) - low).bit_length()
     if bits > _MOST_BITS:
@@ -201,6 +201,6 @@ def expand(first: Index, last: Index) -> tuple[Index, Index]:
     [[0, 0, 2, 2], [5, 6, 2, 3]]
     """
     size = np.maximum(last - first, 0)
-    end = np.cumsum(size)
-    owner = np.repeat(np.arange(len(size)), size)
-    return owner, np.arange(len(owner)) + np.repeat(first - end + size, size)
+    end = size.cumsum()
+    owner = np.arange(len(size)).repeat(size)
+    return owner, np.arange(len(owner)) + (first - end + size).repeat(size)

@@ -42,9 +42,10 @@ class GroupCounts:
         rows = self._rows["rows"]
         step = (counts > 0).astype(np.int64) - (rows[groups] > 0)
         rows[groups] = counts
-        at = np.flatnonzero(step)
-        self.in_use += int(step[at].sum())
-        np.subtract.at(self._idle, groups[at] // _PAGE, step[at])
+        at = step.nonzero()[0]
+        if len(at):
+            self.in_use += int(step[at].sum())
+            np.subtract.at(self._idle, groups[at] // _PAGE, step[at])
 
     def groups_in_use(self) -> Index:
         """The groups that have rows."""

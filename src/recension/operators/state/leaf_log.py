@@ -92,10 +92,10 @@ class LeafLog:
 
     def _addresses(self, groups: Index, sizes: Index) -> Index:
         """Where the first rows of some leaves are."""
-        before = np.cumsum(sizes)
+        before = sizes.cumsum()
         total = int(before[-1]) if len(before) else 0
         before -= sizes
-        at: Index = np.repeat(self._leaves["address"][groups] - before, sizes)
+        at: Index = (self._leaves["address"][groups] - before).repeat(sizes)
         at += np.arange(total)
         return at
 
@@ -120,7 +120,7 @@ class LeafLog:
         return rows
 
     def _chunk_of(self, at: Index | int) -> Index:
-        return np.searchsorted(self._chunk_starts, at, "right") - 1
+        return self._chunk_starts.searchsorted(at, "right") - 1
 
     def write(self, groups: Index, sizes: Index, columns: Columns) -> None:
         """Replace the leaves of some groups by new ones, which follow each other in ``columns``."""
@@ -160,12 +160,12 @@ class LeafLog:
 
     def _append(self, sizes: Index, rows_between: Callable[[int, int], Index]) -> Index:
         """Write leaves at the tail, and in further segments if there is more than fits; where they are."""
-        ends = np.cumsum(sizes)
+        ends = sizes.cumsum()
         address, rows = ends - sizes, int(ends[-1]) if len(ends) else 0
         done = before = 0
         while before < rows:
             room = _SEGMENT - int(self._written[self._tail]) if self._tail >= 0 else 0
-            fit = int(np.searchsorted(ends, before + room, "right"))
+            fit = int(ends.searchsorted(before + room, "right"))
             stop = int(ends[fit - 1]) if fit > done else before
             if stop == before:
                 self._move_tail()

@@ -114,8 +114,8 @@ class LeafTable:
             self._shorten_if_short(self._replace_long(extract, rest))
             if not len(extract.leaves):
                 return
-        first = np.searchsorted(columns["group"], extract.leaves)
-        sizes = np.diff(np.append(first, len(columns["group"])))
+        first = columns["group"].searchsorted(extract.leaves)
+        sizes = np.concatenate((first[1:], [len(columns["group"])])) - first if len(first) else first
         if bool((sizes > _LONG).any()):
             becomes_long = np.repeat(sizes > _LONG, sizes)
             self._log.write(
@@ -298,6 +298,8 @@ class LeafTable:
 
 def unique_numbers(numbers: Index) -> Index:
     """Each number once, in order."""
+    if len(numbers) < 2:
+        return numbers
     if not bool((numbers[1:] >= numbers[:-1]).all()):
         low, high = int(numbers.min()), int(numbers.max())
         if high - low < _CLOSE * len(numbers):
@@ -305,7 +307,7 @@ def unique_numbers(numbers: Index) -> Index:
             is_there[numbers - low] = True
             return np.flatnonzero(is_there) + low
         numbers = np.sort(numbers)
-    once: Index = numbers[np.append(True, numbers[1:] > numbers[:-1])[: len(numbers)]]
+    once: Index = numbers[np.concatenate(([True], numbers[1:] > numbers[:-1]))]
     return once
 
 

@@ -250,7 +250,7 @@ def changed_stretches(
     own, old_end, new_end = low[at], ends[0][at], ends[1][at]
 
     def stretches_of(side: AxisSide, end: Index) -> Stretches:
-        slot = np.flatnonzero(end > own)
+        slot = (end > own).nonzero()[0]
         rows = at[slot]
         return Stretches(slot, rows, work.group, low, side.following, side.sums_at(rows))
 

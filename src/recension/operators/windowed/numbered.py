@@ -89,8 +89,9 @@ class NumberedIndex(WindowIndex):
             return self._move_to(watermark)
         work = merge_steps(self._points, self._steps(batch, group, amounts, coming))
         low, had, has = self._compare(work, watermark)
-        at = np.flatnonzero((np.maximum(had, has) > low) & ~work.is_context)
-        self._refuse_many(low[at], np.maximum(had, has)[at])
+        most = np.maximum(had, has)
+        at = ((most > low) & ~work.is_context).nonzero()[0]
+        self._refuse_many(low[at], most[at])
 
         def write_back() -> None:
             work.write_back(self._points)

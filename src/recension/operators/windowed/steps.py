@@ -11,6 +11,7 @@ number of end points at a time changes so:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -46,6 +47,11 @@ class Contributions:
     pairs: list[Pair]
     points: Points | None = field(default=None, kw_only=True)
 
+
+_NONE: Final = np.zeros(0, np.int64)
+_ZERO: Final = np.zeros(1, np.int64)
+_TRUE: Final = np.ones(1, np.bool_)
+_FIRST_OF_TWO: Final = np.array([True, False])
 
 NOTHING = Contributions([], [])
 """Where nothing is summed but the number of events."""
@@ -83,8 +89,8 @@ class AxisSteps:
 
     def segments(self) -> tuple[Index, Ticks, Ticks]:
         """Group, first and last time of each segment."""
-        last = np.flatnonzero(~self.covered)
-        first = np.append(0, last[:-1] + 1)
+        last = (~self.covered).nonzero()[0]
+        first = np.concatenate((_ZERO, last[:-1] + 1))
         return self.group[last], self.time[first], self.time[last]
 
 
@@ -104,8 +110,10 @@ def axis_steps(
     A change touches what lies between ``a`` and ``b``, or from ``since`` on if that is given. ``look`` names
     further (time, group) points to look at, ``spans`` further stretches (group, from, to) that are touched.
     """
-    change = _EndChange(group, vs, a, b, since)
     extra = _Extra.collect(group, since, look, spans, amounts.points)
+    if len(group) == 1 and not len(extra.time) and a[0] != b[0]:
+        return _step_once(group, vs, a, b, amounts)
+    change = _EndChange(group, vs, a, b, since)
     packing = KeyPacking.for_keys([group, extra.group], [a, b, extra.time])
     begins, ends, looked = (
         packing.pack(*keys) for keys in ((group, a), (group, b), (extra.group, extra.time))
@@ -116,6 +124,20 @@ def axis_steps(
         if steps is not None:
             return steps
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
+
+
+def _step_once(group: Index, vs: Ticks, a: Ticks, b: Ticks, amounts: Contributions) -> AxisSteps:
+    """The steps of a single change, which has two ends: nothing to sort, and nothing to add up."""
+    refs = np.array([1 if a[0] == vs[0] else -1, -1 if b[0] == vs[0] else 1])
+    sign, time = 1, np.concatenate((a, b))
+    if a[0] > b[0]:
+        sign, time, refs = -1, time[::-1], refs[::-1]
+    there = np.array([sign, 0])
+    return AxisSteps(
+        group.repeat(2), time, refs, there, _FIRST_OF_TWO,
+        [x * there for x in amounts.ints],
+        [(np.array([sign * high[0], 0.0]), np.array([sign * low[0], 0.0])) for high, low in amounts.pairs],
+    )  # fmt: skip
 
 
 def point_changes(
@@ -227,12 +249,19 @@ def _sum_along(keys: Index, group: Index, changes: PointChanges) -> AxisSteps:
     """Changes in any order as running totals; ``keys`` sort them by group and time."""
     order = order_of(keys)
     keys = keys[order]
-    last = np.flatnonzero(np.append(keys[1:] != keys[:-1], True))
+    last = np.concatenate((keys[1:] != keys[:-1], _TRUE)).nonzero()[0]
     ints = (changes.refs, changes.cover, changes.n, *changes.ints)
     refs, cover, n, *sums = (_running_total(column, order, last) for column in ints)
     at, covered = order[last], cover > 0
     pairs = [_running_pair(pair, order, last, covered) for pair in changes.pairs]
-    return AxisSteps(group[at], changes.time[at], np.diff(np.append(0, refs)), n, covered, sums, pairs)
+    return AxisSteps(group[at], changes.time[at], _differences(refs), n, covered, sums, pairs)
+
+
+def _differences(totals: Index) -> Index:
+    """What running totals are the totals of."""
+    amounts = totals.copy()
+    amounts[1:] -= totals[:-1]
+    return amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +286,15 @@ class _Extra:
     ) -> _Extra:
         parts: list[tuple[Index, Ticks, Index | int]] = [] if since is None else [(group, since, 1)]
         parts += [] if look is None else [(look[1], look[0], 0)]
-        parts += [] if spans is None else [(spans[0], spans[1], 1), (spans[0], spans[2], -1)]
+        if spans is not None and len(spans[0]):
+            parts += [(spans[0], spans[1], 1), (spans[0], spans[2], -1)]
         parts += [] if points is None else [(points.group, points.time, points.cover)]
-        none = np.zeros(0, np.int64)
+        if not parts:
+            return _Extra(_NONE, _NONE, _NONE, None)
         return _Extra(
-            np.concatenate([none, *(p[0] for p in parts)]),
-            np.concatenate([none, *(p[1] for p in parts)]),
-            np.concatenate([none, *(np.full(len(p[0]), p[2]) for p in parts)]),
+            np.concatenate([_NONE, *(p[0] for p in parts)]),
+            np.concatenate([_NONE, *(p[1] for p in parts)]),
+            np.concatenate([_NONE, *(np.full(len(p[0]), p[2]) for p in parts)]),
             points,
         )
 
@@ -280,16 +311,18 @@ class _Extra:
 
 def _running_total(column: Index, order: Index, last: Index) -> Index:
     # Some are seldom used, as the counts of NaN and of the infinities.
-    return np.cumsum(column[order])[last] if bool(column.any()) else np.zeros(len(last), np.int64)
+    return column[order].cumsum()[last] if bool(column.any()) else np.zeros(len(last), np.int64)
 
 
 def _running_pair(pair: Pair, order: Index, last: Index, covered: Mask) -> Pair:
     """Totals since the segment began; where no event changes they are nothing, exactly."""
-    lengths = np.diff(np.append(-1, last[~covered]))
+    ends = last[~covered]
+    lengths = _differences(ends)
+    lengths[:1] += 1
     high, low = pair[0][order], pair[1][order]
     # Most segments are a single event: of two steps the second ends it, and there is nothing to sum.
     is_long = lengths > 2
-    rows = np.flatnonzero(np.repeat(is_long, lengths))
-    if len(rows):
+    if bool(is_long.any()):
+        rows = is_long.repeat(lengths).nonzero()[0]
         high[rows], low[rows] = dd.running_sum(high[rows], low[rows], lengths[is_long])
     return np.where(covered, high[last], 0.0), np.where(covered, low[last], 0.0)

@@ -29,6 +29,9 @@ from recension.operators.windowed.double_double import Pair
 from recension.operators.windowed.steps import AxisSteps
 
 _SHORT: Final = 256  # rows of which there is little to spare
+_ZERO: Final = np.zeros(1, np.int64)
+_MINUS_ONE: Final = np.full(1, -1)
+_FALSE: Final = np.zeros(1, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class WorkingSet:
 
     def write_back(self, points: EndPoints) -> None:
         """Store the new end points."""
-        keep = np.flatnonzero(self.new.is_point & ~self.is_context)
+        keep = (self.new.is_point & ~self.is_context).nonzero()[0]
         gone, born = self.old.is_point & ~self.new.is_point, self.is_born
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
         columns |= self.new.sums_at(keep).columns()
@@ -170,13 +173,13 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     is_context = np.zeros(len(is_new), np.bool_)
     is_context[at_known] = extract.follower
     # Where the next known end point is, and the last one before: the row after all stands for none.
-    known = {name: np.append(column, 0) for name, column in own.items() if name != "refs"}
+    known = {name: np.concatenate((column, _ZERO)) for name, column in own.items() if name != "refs"}
     known["group"][-1] = -1
-    after = np.cumsum(~is_new)
+    after = (~is_new).cumsum()
     inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
     following = np.where(known["group"][after] == group, known["time"][after], time)
     last_step = _last_marked(at_steps, len(is_new))
-    is_changed, is_point = np.append(steps.covered, False)[last_step], refs > 0
+    is_changed, is_point = np.concatenate((steps.covered, _FALSE))[last_step], refs > 0
     old_n = known["n"][inherit]
     new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
     sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
@@ -209,11 +212,11 @@ class _AxisSums:
         if not steps.ints and not steps.pairs:
             return _AxisSums(before, inherit, before, inherit, is_changed, new_n)
         before = Sums(before.n, [_shorten(column) for column in before.ints], before.pairs)
-        rows = np.flatnonzero(is_changed)
+        rows = is_changed.nonzero()[0]
         more = Sums(steps.n, steps.ints, steps.pairs).take(last_step[rows])
         return _AxisSums(
             *(before, inherit, before.take(inherit[rows]).add(more)),
-            *(np.cumsum(is_changed) - 1, is_changed, new_n),
+            *(is_changed.cumsum() - 1, is_changed, new_n),
         )
 
     def old(self, rows: Index) -> Sums:
@@ -222,7 +225,7 @@ class _AxisSums:
     def new(self, rows: Index) -> Sums:
         if not self.known.ints and not self.known.pairs:
             return Sums(self.new_n[rows], [], [])
-        changed = np.flatnonzero(self.is_changed[rows])
+        changed = self.is_changed[rows].nonzero()[0]
         if len(changed) == len(rows):
             return self.changed.take(self.rank[rows])
         return self.old(rows).put(changed, self.changed.take(self.rank[rows[changed]]))
@@ -231,13 +234,13 @@ class _AxisSums:
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
     known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
-    place = np.searchsorted(known_keys, step_keys)
-    fresh = np.flatnonzero(np.append(known_keys, -1)[place] != step_keys)
+    place = known_keys.searchsorted(step_keys)
+    fresh = (np.concatenate((known_keys, _MINUS_ONE))[place] != step_keys).nonzero()[0]
     at_fresh = place[fresh] + np.arange(len(fresh))
     is_new = np.zeros(len(known_keys) + len(fresh), np.bool_)
     is_new[at_fresh] = True
-    at_known = np.flatnonzero(~is_new)
-    at_steps = np.append(at_known, 0)[place]
+    at_known = (~is_new).nonzero()[0]
+    at_steps = np.concatenate((at_known, _ZERO))[place]
     at_steps[fresh] = at_fresh
     return at_known, at_steps, is_new
 
@@ -246,19 +249,19 @@ def _last_marked(positions: Index, size: int) -> Index:
     """For each position the number of the last marked one at or before it, -1 if there is none."""
     is_marked = np.zeros(size, np.bool_)
     is_marked[positions] = True
-    last: Index = np.cumsum(is_marked)
+    last: Index = is_marked.cumsum()
     last -= 1
     return last
 
 
 def next_point(group: Index, time: Ticks, is_point: Mask) -> Ticks:
     """The time of the next end point of the same group; its own time where there is none."""
-    points = np.flatnonzero(is_point)
+    points = is_point.nonzero()[0]
     if len(points) == len(time):
         return next_in_group(group, time)
-    after = np.cumsum(is_point)
-    same = np.append(group[points], -1)[after] == group
-    return np.where(same, np.append(time[points], 0)[after], time)
+    after = is_point.cumsum()
+    same = np.concatenate((group[points], _MINUS_ONE))[after] == group
+    return np.where(same, np.concatenate((time[points], _ZERO))[after], time)
 
 
 def next_in_group(group: Index, time: Ticks) -> Ticks:
