@@ -21,6 +21,7 @@ Number = TypeVar("Number", np.int64, np.uint64)
 _MANY: Final = 1024
 _FEW: Final = 1024
 _MOST_BITS: Final = 62
+_DIGIT: Final = 16  # bits of numbers that NumPy sorts without comparing
 
 
 def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
@@ -134,8 +135,10 @@ def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
 
 
 def order_of(numbers: Index) -> Index:
-    """As a stable `argsort`. Numbers are sorted with their positions in the lowest bits: NumPy sorts several
-    times as fast as it finds an order. Where they leave no room for that, digit by digit, the last one first.
+    """As a stable `argsort`.
+
+    Longer numbers are sorted with their positions in the lowest bits: NumPy sorts several times as fast as it
+    finds an order. Where they leave no room for that, digit by digit, the last one first.
     """
     if len(numbers) < _MANY:
         return numbers.argsort(kind="stable")
@@ -144,6 +147,8 @@ def order_of(numbers: Index) -> Index:
     if bits > _MOST_BITS:
         return np.argsort(numbers, kind="stable")
     rest, width = numbers - low, 63 - own
+    if bits <= _DIGIT:
+        return rest.astype(np.uint16).argsort(kind="stable")
     order = _sort_with_places(rest & ((1 << width) - 1) if bits > width else rest, own)
     for shift in range(width, bits, width):
         order = order[_sort_with_places(rest[order] >> shift & ((1 << width) - 1), own)]

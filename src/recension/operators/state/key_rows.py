@@ -3,9 +3,9 @@
     numbers     0 1 2 3 4 5          the place of the row of each
     blocks      . . x . | x . x . . |  .  .       x: its number has gone to another key
 
-A row stands in the block in which it came, so that it is found by its place without a search. A block of which
-most rows are of no use is written anew, behind the others, as is one of several that are about equally short.
-No call copies more than a few times `_LONGEST` rows, or rows in proportion to those it is given.
+A row stands in the block in which it came, so that it is found by its place without a search. A block of
+which most rows are of no use is written anew, behind the others, as is one of several that are about equally
+short. No call copies more than a few times `_LONGEST` rows, or rows in proportion to those it is given.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class KeyRows:
         return sum(int(block.rows.nbytes) + block.numbers.nbytes for block in self._blocks)
 
     def put(self, numbers: Index, rows: pa.RecordBatch) -> None:
-        """The rows of numbers, each named once: first of some that had others, then of the next ones in order."""
+        """The rows of numbers, each named once: first some that had others, then the next ones in order."""
         again = int(np.count_nonzero(numbers < len(self._places)))
         if again:
             self._release(self._places["place"][numbers[:again]])

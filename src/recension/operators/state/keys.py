@@ -59,10 +59,10 @@ class _Slots:
         codes = (numbers + 1).astype(np.int32)
         for probe in _PROBES:
             at = self._places(hashes, probe)
-            is_free = self._slots[at] == 0
-            self._slots[at[is_free]] = codes[is_free]
-            lost = self._slots[at] != codes
-            hashes, codes = hashes[lost], codes[lost]
+            free = (self._slots.take(at) == 0).nonzero()[0]
+            self._slots[at.take(free)] = codes.take(free)
+            lost = (self._slots.take(at) != codes).nonzero()[0]
+            hashes, codes = hashes.take(lost), codes.take(lost)
         self._add_to_rest(hashes, codes.astype(np.int64) - 1)
 
     def _add_to_rest(self, hashes: Hashes, numbers: Index) -> None:
@@ -83,23 +83,26 @@ class _Slots:
 
     def find(self, hashes: Hashes, known: Hashes) -> Index:
         """The number of each key, -1 if it has none; ``known`` are the hashes of all keys by number."""
-        numbers: Index = self._slots[self._places(hashes, _PROBES[0])].astype(np.int64) - 1
+        numbers: Index = self._slots.take(self._places(hashes, _PROBES[0])).astype(np.int64)
+        numbers -= 1
         if not len(known):
             return numbers
         # A free slot reads the last key, but the result is -1 in any case.
-        others = np.flatnonzero((known[numbers] != hashes) & (numbers >= 0))
+        others = ((known.take(numbers, mode="wrap") != hashes) & (numbers >= 0)).nonzero()[0]
         for probe in _PROBES[1:]:
             if not len(others):
                 return numbers
-            wanted = hashes[others]
-            numbers[others] = found = self._slots[self._places(wanted, probe)] - 1
-            others = others[(known[found] != wanted) & (found >= 0)]
+            wanted = hashes.take(others)
+            found = self._slots.take(self._places(wanted, probe)).astype(np.int64) - 1
+            numbers[others] = found
+            others = others[((known.take(found, mode="wrap") != wanted) & (found >= 0)).nonzero()[0]]
         numbers[others] = self._search(hashes[others])
         return numbers
 
-    def _places(self, hashes: Hashes, probe: int) -> Hashes:
-        found: Hashes = (hashes >> np.uint64(probe)) & np.uint64(len(self._slots) - 1)
-        return found
+    def _places(self, hashes: Hashes, probe: int) -> Index:
+        found = hashes >> np.uint64(probe)
+        found &= np.uint64(len(self._slots) - 1)
+        return found.view(np.int64)
 
     def _search(self, hashes: Hashes) -> Index:
         numbers = np.full(len(hashes), -1, np.int64)
@@ -169,15 +172,15 @@ class KeyIndex:
         self._latest = None
         hashes = row_hash(keys)
         numbers = self._slots.find(hashes, self._hashes["hash"])
-        unknown = np.flatnonzero(numbers < 0)
+        unknown = (numbers < 0).nonzero()[0]
         if len(unknown):
             first = first_of_equal(hashes[unknown])
             # Numbers in order of first appearance: the same stream always numbers its groups alike.
             is_first = first == np.arange(len(first))
-            fresh = unknown[is_first]
-            given = np.zeros(0, np.int64) if spare is None else spare(len(fresh), numbers[numbers >= 0])
-            given = np.append(given, np.arange(len(self), len(self) + len(fresh) - len(given)))
-            numbers[unknown] = given[(np.cumsum(is_first) - 1)[first]]
+            fresh = unknown[is_first.nonzero()[0]]
+            given = np.zeros(0, np.int64) if spare is None else spare(len(fresh), np.delete(numbers, unknown))
+            given = np.concatenate((given, np.arange(len(self), len(self) + len(fresh) - len(given))))
+            numbers[unknown] = given[(is_first.cumsum() - 1)[first]]
             self._add(hashes[fresh], take_rows(keys, fresh), given)
             if not self._is_exact:
                 self._compare(keys, numbers, np.delete(np.arange(len(numbers)), fresh))
@@ -198,7 +201,7 @@ class KeyIndex:
         return self._stored_rows(numbers) if latest is None else latest
 
     def _find_in_latest(self, numbers: Index) -> pa.RecordBatch | None:
-        """The same from the batch that was numbered last, which lies together; None if it lacks one of them."""
+        """The same from the batch that was numbered last, which lies together; None if it lacks one."""
         if self._latest is None or not len(numbers):
             return None
         keys, own = self._latest
@@ -207,7 +210,7 @@ class KeyIndex:
             self._places = np.append(self._places, np.zeros(more + len(self) // 2, np.int32))
         # What is left of earlier batches names rows that have other numbers now.
         self._places[own] = np.arange(len(own), dtype=np.int32)
-        at = self._places[numbers]
+        at = self._places[numbers].astype(np.int64)
         if int(at.max()) >= len(own) or not bool((own[at] == numbers).all()):
             return None
         return take_rows(keys, at)
@@ -318,7 +321,7 @@ class KeyIndex:
 
 def _is_alike_if_equal(kind: pa.DataType) -> bool:
     is_number = pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind)
-    return is_number or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(is_number or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _encode(texts: pa.Array) -> tuple[pa.Array, Index]:

@@ -170,10 +170,13 @@ class NumberedIndex(WindowIndex):
         groups = find() if high > low else np.zeros(0, np.int64)
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
-    def _limit(self, side: AxisSide, watermark: int) -> Index:
+    def _limit(self, side: AxisSide, watermark: int) -> Index | np.int64:
         """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
-        edge = np.full(len(side.n), self._first_hidden_window(watermark))
-        return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
+        edge = np.int64(self._first_hidden_window(watermark))
+        if self._view != "all":
+            return edge
+        is_endless = side.following == FOREVER
+        return np.where(is_endless, edge, FOREVER) if bool(is_endless.any()) else np.int64(FOREVER)
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
         """From which window on each stretch may have changed, and up to which it was and is shown."""

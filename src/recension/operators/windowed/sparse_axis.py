@@ -1,6 +1,6 @@
 """Steps of new events that are equally long and lie far apart, as where there are many groups.
 
-What ends began a fixed time earlier. So only beginnings are sorted, and their ends take their places between them:
+What ends began a fixed time earlier. So only beginnings are sorted, and ends take their places between them:
 
     beginnings    b0    b1 b2              b0, b1, b2: in order
     steps         b0 e0 b1 b2 e1 e2        e0, e1, e2: as many after their beginnings, in the same order
@@ -23,7 +23,7 @@ class SparseAxis:
     """Distinct beginnings in order, and where they and their ends stand among all steps.
 
     ``order`` sorts the events by beginning; ``first`` are the places in it where another one begins, and
-    ``count`` says how many events begin there. An event of which ``is_alone`` holds shares its segment with none.
+    ``count`` says how many events begin there. Where ``is_alone`` holds, the segment is that of one event.
     """
 
     order: Index

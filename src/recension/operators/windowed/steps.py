@@ -258,8 +258,8 @@ def _place_pair(pair: Pair, axis: SparseAxis, first: Index, covered: Mask) -> Pa
         order = order_of(places)
         last = np.concatenate((np.diff(places[order]) > 0, [True])).nonzero()[0]
         at = places[order[last]]
-        both = np.concatenate((pair[0][rows], -pair[0][rows])), np.concatenate((pair[1][rows], -pair[1][rows]))
-        high[at], low[at] = _running_pair(both, order, last, covered[at])
+        both = [np.concatenate((part[rows], -part[rows])) for part in pair]
+        high[at], low[at] = _running_pair((both[0], both[1]), order, last, covered[at])
     return high, low
 
 

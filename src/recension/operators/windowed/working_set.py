@@ -56,8 +56,7 @@ class Sums:
         n = self.n + by.n
         pairs = []
         for pair, more in zip(self.pairs, by.pairs, strict=True):
-            high, low = dd.add(pair, more)
-            pairs.append((np.where(n == 0, 0.0, high), np.where(n == 0, 0.0, low)))
+            pairs.append(_clear(dd.add(pair, more), n))
         return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
     def take(self, rows: Index) -> Sums:
@@ -73,12 +72,36 @@ class Sums:
         ints = [_put(column, rows, other) for column, other in zip(self.ints, sums.ints, strict=True)]
         return Sums(self.n, ints, self.pairs)
 
+    def add_to_nothing(self) -> Sums:
+        """As `add` gives where there was nothing before."""
+        pairs = []
+        for high, low in self.pairs:
+            pairs.append(_clear(dd.two_sum(high + 0.0, low + 0.0), self.n))
+        return Sums(self.n, self.ints, pairs)
+
+    def concat_with(self, other: Sums) -> Sums:
+        """These rows and the others."""
+        pairs = [
+            (np.concatenate((one[0], two[0])), np.concatenate((one[1], two[1])))
+            for one, two in zip(self.pairs, other.pairs, strict=True)
+        ]
+        ints = [_concat(one, two) for one, two in zip(self.ints, other.ints, strict=True)]
+        return Sums(np.concatenate((self.n, other.n)), ints, pairs)
+
     def columns(self) -> Columns:
         """The sums as the leaf table keeps them."""
         columns: Columns = {"n": self.n} | {f"int{i}": column for i, column in enumerate(self.ints)}
         for i, (high, low) in enumerate(self.pairs):
             columns |= {f"high{i}": high, f"low{i}": low}
         return columns
+
+
+def _clear(pair: Pair, n: Index) -> Pair:
+    """Nothing where there are no events."""
+    is_empty = n == 0
+    if bool(is_empty.any()):
+        pair[0][is_empty] = pair[1][is_empty] = 0.0
+    return pair
 
 
 # Counts that are nearly always 0, as of NaN and of the infinities, are columns of one value: nothing to do.
@@ -92,6 +115,12 @@ def _add(one: Index, other: Index) -> Index:
     if is_constant(one) and is_constant(other) and len(one):
         return constant(int(one[0]) + int(other[0]), len(one))
     return one + other
+
+
+def _concat(one: Index, other: Index) -> Index:
+    if is_constant(one) and is_constant(other) and len(one) and len(other) and one[0] == other[0]:
+        return constant(int(one[0]), len(one) + len(other))
+    return np.concatenate((one, other))
 
 
 def _put(column: Index, rows: Index, values: Index) -> Index:
@@ -114,7 +143,7 @@ class AxisSide:
     is_point: Mask
     following: Ticks
     n: Index
-    sums_at: Callable[[Index], Sums]
+    sums_at: Callable[[Index | slice], Sums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +167,10 @@ class WorkingSet:
 
     def write_back(self, points: EndPoints) -> None:
         """Store the new end points."""
-        keep = (self.new.is_point & ~self.is_context).nonzero()[0]
-        gone, born = self.old.is_point & ~self.new.is_point, self.is_born
+        is_kept = self.new.is_point & ~self.is_context
+        keep = slice(None) if bool(is_kept.all()) else is_kept.nonzero()[0]
+        gone = (self.old.is_point & ~self.new.is_point).nonzero()[0]
+        born = self.is_born.nonzero()[0]
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
         columns |= self.new.sums_at(keep).columns()
         points.replace(
@@ -182,7 +213,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     is_changed, is_point = np.concatenate((steps.covered, _FALSE))[last_step], refs > 0
     old_n = known["n"][inherit]
     new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
-    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
+    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
         AxisSide(~is_new, following, old_n, sums.old),
@@ -192,57 +223,64 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
 
 @dataclass(frozen=True, slots=True)
 class _AxisSums:
-    """The sums along the axis, made where they are read: those inherited, and those that changed.
+    """The sums along the axis, read where they are needed: those before, and after them those that changed.
 
-    ``changed`` are those of the rows that changed, which ``rank`` numbers.
+    ``before`` and ``after`` are the places in ``sums`` of what held and of what holds from each point on.
     """
 
-    known: Sums
-    inherit: Index
-    changed: Sums
-    rank: Index
-    is_changed: Mask
-    new_n: Index
+    sums: Sums
+    before: Index
+    after: Index
 
     @staticmethod
     def over(
-        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask, new_n: Index
+        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask
     ) -> _AxisSums:
-        before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
-        if not steps.ints and not steps.pairs:
-            return _AxisSums(before, inherit, before, inherit, is_changed, new_n)
-        before = Sums(before.n, [_shorten(column) for column in before.ints], before.pairs)
+        none = len(known["n"]) - 1
+        sums = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
+        sums = Sums(sums.n, [_shorten(column) for column in sums.ints], sums.pairs)
         rows = is_changed.nonzero()[0]
+        inherited = inherit[rows]
         more = Sums(steps.n, steps.ints, steps.pairs).take(last_step[rows])
-        return _AxisSums(
-            *(before, inherit, before.take(inherit[rows]).add(more)),
-            *(is_changed.cumsum() - 1, is_changed, new_n),
-        )
+        heirs = (inherited < none).nonzero()[0]
+        if len(heirs) == len(rows):
+            changed = sums.take(inherited).add(more)
+        else:
+            changed = more.add_to_nothing()
+            changed = changed.put(heirs, sums.take(inherited[heirs]).add(more.take(heirs)))
+        after = inherit.copy()
+        after[rows] = np.arange(none + 1, none + 1 + len(rows))
+        return _AxisSums(sums.concat_with(changed), inherit, after)
 
-    def old(self, rows: Index) -> Sums:
-        return self.known.take(self.inherit[rows])
+    def old(self, rows: Index | slice) -> Sums:
+        return self.sums.take(self.before[rows])
 
-    def new(self, rows: Index) -> Sums:
-        if not self.known.ints and not self.known.pairs:
-            return Sums(self.new_n[rows], [], [])
-        changed = self.is_changed[rows].nonzero()[0]
-        if len(changed) == len(rows):
-            return self.changed.take(self.rank[rows])
-        return self.old(rows).put(changed, self.changed.take(self.rank[rows[changed]]))
+    def new(self, rows: Index | slice) -> Sums:
+        return self.sums.take(self.after[rows])
 
 
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
     known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
-    place = known_keys.searchsorted(step_keys)
-    fresh = (np.concatenate((known_keys, _MINUS_ONE))[place] != step_keys).nonzero()[0]
-    at_fresh = place[fresh] + np.arange(len(fresh))
-    is_new = np.zeros(len(known_keys) + len(fresh), np.bool_)
-    is_new[at_fresh] = True
-    at_known = (~is_new).nonzero()[0]
-    at_steps = np.concatenate((at_known, _ZERO))[place]
-    at_steps[fresh] = at_fresh
+    if len(known_keys) < len(step_keys):
+        at_known, at_steps, size = _place_among(known_keys, step_keys)
+    else:
+        at_steps, at_known, size = _place_among(step_keys, known_keys)
+    is_new = np.ones(size, np.bool_)
+    is_new[at_known] = False
     return at_known, at_steps, is_new
+
+
+def _place_among(few: Index, many: Index) -> tuple[Index, Index, int]:
+    """Positions of few and of many sorted keys among all, each counted once; and how many those are."""
+    place = many.searchsorted(few)
+    is_met = np.concatenate((many, _MINUS_ONE))[place] == few
+    met = is_met.cumsum()
+    at_few = np.arange(len(few)) + place - met + is_met
+    size = len(few) + len(many) - (int(met[-1]) if len(few) else 0)
+    is_other = np.ones(size, np.bool_)
+    is_other[at_few[~is_met]] = False
+    return at_few, is_other.nonzero()[0], size
 
 
 def _last_marked(positions: Index, size: int) -> Index:
@@ -267,5 +305,5 @@ def next_point(group: Index, time: Ticks, is_point: Mask) -> Ticks:
 def next_in_group(group: Index, time: Ticks) -> Ticks:
     """The time of the next row of the same group; its own time where there is none."""
     after = time.copy()
-    np.copyto(after[:-1], time[1:], where=group[1:] == group[:-1])
+    after[:-1] = np.where(group[1:] == group[:-1], time[1:], time[:-1])
     return after
