@@ -1,4 +1,4 @@
-"""Key rows by number, against a plain dictionary: numbers go from one key to another, and blocks are united."""
+"""Key rows by number, against a dictionary: numbers go from one key to another, and blocks are united."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from recension.operators.windowed import steps as windowed_steps
+from recension.operators.windowed.dense_axis import DenseAxis
 from recension.operators.windowed.steps import AxisSteps, Contributions, axis_steps
 
 
@@ -13,7 +14,7 @@ from recension.operators.windowed.steps import AxisSteps, Contributions, axis_st
 @pytest.mark.parametrize("length", [1, 2, 60])
 def test_only_beginnings_need_a_sort(groups: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng([groups, length])
-    monkeypatch.setattr(windowed_steps.DenseAxis, "try_build", staticmethod(lambda *_: None))
+    monkeypatch.setattr(DenseAxis, "try_build", staticmethod(lambda *_: None))
     place = windowed_steps._place_steps
     for _ in range(60):
         size = int(rng.integers(2, 40))
