@@ -190,22 +190,25 @@ def order_of_hashes(hashes: Hashes) -> Index:
 
 def first_of_equal(hashes: Hashes) -> Index:
     """For each hash the position of the first equal one."""
-    first = rest = np.arange(len(hashes))
+    rest, wanted = np.arange(len(hashes)), hashes
+    first = rest
     bits = max(4, (2 * len(hashes)).bit_length())
-    slots = np.empty(1 << bits, np.int64)
+    slots = np.empty(1 << bits, np.int32)
     for shift in range(0, 64 - bits, bits):
         # Of those that share a slot the first is written last. It stands for all that equal it.
-        place = (hashes[rest] >> np.uint64(shift)) & np.uint64(len(slots) - 1)
-        slots[place[::-1]] = rest[::-1]
-        found = slots[place]
-        is_same = hashes[found] == hashes[rest]
+        place = wanted >> np.uint64(shift)
+        place &= np.uint64(len(slots) - 1)
+        at_slot = place.view(np.int64)
+        slots[at_slot[::-1]] = rest[::-1]
+        found = slots.take(at_slot).astype(np.int64)
         if shift == 0:
-            first = np.where(is_same, found, first)
+            first = found
         else:
-            first[rest[is_same]] = found[is_same]
-        rest = rest[~is_same]
-        if not len(rest):
+            first[rest] = found
+        others = (hashes.take(found) != wanted).nonzero()[0]
+        if not len(others):
             return first
+        rest, wanted = rest.take(others), wanted.take(others)
     _, at, inverse = np.unique(hashes[rest], return_index=True, return_inverse=True)
     first[rest] = rest[at[inverse]]
     return first

@@ -65,7 +65,7 @@ class GroupCounts:
         enough = int(np.searchsorted(np.cumsum(self._idle[pages]), count + len(taken))) + 1
         groups = (pages[:enough, None] * _PAGE + np.arange(_PAGE)).reshape(-1)
         groups = groups[: int(groups.searchsorted(len(rows)))]
-        groups = groups.take((rows.take(groups) == 0).nonzero()[0])
+        groups = groups.take((rows.take(groups) == 0).nonzero()[0])[: count + len(taken)]
         # All that are taken, as far as these pages go, are among them.
         spare: Index = np.delete(groups, np.searchsorted(groups, taken[taken <= groups[-1:]]))[:count]
         return spare

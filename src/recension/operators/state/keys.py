@@ -178,12 +178,15 @@ class KeyIndex:
             # Numbers in order of first appearance: the same stream always numbers its groups alike.
             is_first = first == np.arange(len(first))
             fresh = unknown[is_first.nonzero()[0]]
-            given = np.zeros(0, np.int64) if spare is None else spare(len(fresh), np.delete(numbers, unknown))
+            taken = numbers.take((numbers >= 0).nonzero()[0])
+            given = taken[:0] if spare is None else spare(len(fresh), taken)
             given = np.concatenate((given, np.arange(len(self), len(self) + len(fresh) - len(given))))
             numbers[unknown] = given[(is_first.cumsum() - 1)[first]]
             self._add(hashes[fresh], take_rows(keys, fresh), given)
             if not self._is_exact:
-                self._compare(keys, numbers, np.delete(np.arange(len(numbers)), fresh))
+                was_there = np.ones(len(numbers), np.bool_)
+                was_there[fresh] = False
+                self._compare(keys, numbers, was_there.nonzero()[0])
         elif not self._is_exact:
             self._compare(keys, numbers, None)
         return numbers
