@@ -9,7 +9,6 @@ them, so the least fixpoint is the sequential answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end
 from recension.core.change_log import Change
 from recension.core.netting import group_sizes, maybe_in, order_of_hashes, running_totals
+from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.sorted_runs import Column, Columns, SortedRuns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -184,7 +184,7 @@ class EventBag(CountedBag):
         return int(self.unite()["end"].max(initial=BEGINNING))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _WaitingInserts:
     """Inserts that are not hashed yet, the last of their ends, the memory they take, and their salt."""
 
@@ -218,7 +218,7 @@ class LiveEnds(CountedBag):
         self.push(start, end, delta)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BagChanges:
     """What the rows of a batch do to a bag: row, event, +1 or -1, and the event's end.
 

@@ -9,18 +9,18 @@ An end equal to the start means that the event is absent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
 from recension.core.netting import cancel, order_of
+from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NetChanges:
     """Event by event: the end moves from ``old`` to ``new``; equal to ``vs`` means "not there".
 
@@ -97,7 +97,7 @@ def _pair_ends(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come:
     return NetChanges(row, batch.vs[row], old[order], new[order], hashes[row])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventRows:
     """Events by lifetime and the hash of their payload."""
 

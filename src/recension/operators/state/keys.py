@@ -74,11 +74,13 @@ class _Slots:
 
     def find(self, hashes: Hashes, known: Hashes) -> Index:
         """The number of each key, -1 if it has none; ``known`` are the hashes of all keys by number."""
+        if len(hashes) == 1:
+            return self._find_once(hashes, known)
         numbers: Index = self._slots[self._places(hashes, _PROBES[0])].astype(np.int64) - 1
         if not len(known):
             return numbers
         # A free slot reads the last key, but the result is -1 in any case.
-        others = np.flatnonzero((known[numbers] != hashes) & (numbers >= 0))
+        others = ((known[numbers] != hashes) & (numbers >= 0)).nonzero()[0]
         for probe in _PROBES[1:]:
             if not len(others):
                 return numbers
@@ -87,6 +89,15 @@ class _Slots:
             others = others[(known[found] != wanted) & (found >= 0)]
         numbers[others] = self._search(hashes[others])
         return numbers
+
+    def _find_once(self, hashes: Hashes, known: Hashes) -> Index:
+        """The same of a single key, slot by slot."""
+        wanted = int(hashes[0])
+        for probe in _PROBES:
+            number = int(self._slots[wanted >> probe & len(self._slots) - 1]) - 1
+            if number < 0 or known[number] == hashes[0]:
+                return np.array([number])
+        return self._search(hashes)
 
     def _places(self, hashes: Hashes, probe: int) -> Hashes:
         found: Hashes = (hashes >> np.uint64(probe)) & np.uint64(len(self._slots) - 1)
@@ -148,7 +159,7 @@ class KeyIndex:
     def _number(self, keys: pa.RecordBatch, spare: Callable[[int, Index], Index] | None) -> Index:
         hashes = row_hash(keys)
         numbers = self._slots.find(hashes, self._hashes["hash"])
-        unknown = np.flatnonzero(numbers < 0)
+        unknown = (numbers < 0).nonzero()[0]
         if len(unknown):
             first = first_of_equal(hashes[unknown])
             # Numbers in order of first appearance: the same stream always numbers its groups alike.
@@ -158,9 +169,14 @@ class KeyIndex:
             given = np.append(given, np.arange(len(self), len(self) + len(fresh) - len(given)))
             numbers[unknown] = given[(np.cumsum(is_first) - 1)[first]]
             self._add(hashes[fresh], take_rows(keys, fresh), given)
-        if not self._is_exact and not bool(rows_equal(keys, self.rows(numbers), len(numbers)).all()):
+        if not self._is_exact and not self._are_of(numbers, keys):
             raise RecensionError("two different group keys share a 64-bit hash")
         return numbers
+
+    def _are_of(self, numbers: Index, keys: pa.RecordBatch) -> bool:
+        """Have the given numbers these keys?"""
+        known = self._rows.look_at(self._hashes["row"][numbers])
+        return bool(rows_equal(keys, known, len(numbers)).all())
 
     def rows(self, numbers: Index) -> pa.RecordBatch:
         """The key rows of the given numbers."""

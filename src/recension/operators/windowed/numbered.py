@@ -41,6 +41,9 @@ from recension.operators.windowed.working_set import (
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
 
 
+_NONE: Final = np.zeros(0, np.int64)
+
+
 class Numbering(Protocol):
     """Windows by their numbers. BEGINNING and FOREVER are before and after all of them."""
 
@@ -166,13 +169,15 @@ class NumberedIndex(WindowIndex):
         Where all windows are shown, only those over endless events still come.
         """
         low, high = self._first_hidden_window(self.watermark), self._first_hidden_window(watermark)
+        if high <= low:
+            return _NONE, _NONE, _NONE
         find = self._points.endless_groups if self._view == "all" else self._points.groups_in_use
-        groups = find() if high > low else np.zeros(0, np.int64)
+        groups = find()
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
-    def _limit(self, side: AxisSide, watermark: int) -> Index:
+    def _limit(self, side: AxisSide, watermark: int) -> Index | np.int64:
         """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
-        edge = np.full(len(side.n), self._first_hidden_window(watermark))
+        edge = np.int64(self._first_hidden_window(watermark))
         return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:

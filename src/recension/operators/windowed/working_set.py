@@ -11,13 +11,13 @@ Each end point of the merged axis knows the state that held from it to the next 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from recension.core.batch import Index, Mask
+from recension.core.records import record
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import sort_keys
@@ -34,7 +34,7 @@ _MINUS_ONE: Final = np.full(1, -1)
 _FALSE: Final = np.zeros(1, np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sums:
     """How many events there are, and what they add up to."""
 
@@ -59,6 +59,17 @@ class Sums:
             high, low = dd.add(pair, more)
             pairs.append((np.where(n == 0, 0.0, high), np.where(n == 0, 0.0, low)))
         return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
+
+    def concat_with(self, other: Sums) -> Sums:
+        """These and the others."""
+        return Sums(
+            np.concatenate((self.n, other.n)),
+            [_concat(*columns) for columns in zip(self.ints, other.ints, strict=True)],
+            [
+                (np.concatenate((high, more_high)), np.concatenate((low, more_low)))
+                for (high, low), (more_high, more_low) in zip(self.pairs, other.pairs, strict=True)
+            ],
+        )
 
     def take(self, rows: Index) -> Sums:
         """Some of the rows."""
@@ -94,10 +105,18 @@ def _add(one: Index, other: Index) -> Index:
     return one + other
 
 
+def _concat(one: Index, other: Index) -> Index:
+    if is_constant(one) and is_constant(other) and len(one) and len(other) and one[0] == other[0]:
+        return constant(int(one[0]), len(one) + len(other))
+    return np.concatenate((one, other))
+
+
 def _put(column: Index, rows: Index, values: Index) -> Index:
     if is_constant(column):
         if not len(rows) or (is_constant(values) and values[0] == column[0]):
             return column
+        column = column.copy()
+    elif not column.flags.writeable:  # a short one of one value
         column = column.copy()
     column[rows] = values
     return column
@@ -107,7 +126,7 @@ def _shorten(column: Index) -> Index:
     return column if len(column) < _SHORT or bool(column.any()) else constant(0, len(column))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisSide:
     """The state from each end point to the next, before or after."""
 
@@ -117,7 +136,7 @@ class AxisSide:
     sums_at: Callable[[Index], Sums]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkingSet:
     """The merged axis; ``extract`` is what was read from the table for it."""
 
@@ -190,7 +209,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _AxisSums:
     """The sums along the axis, made where they are read: those inherited, and those that changed.
 
@@ -233,16 +252,26 @@ class _AxisSums:
 
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
-    known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
-    place = known_keys.searchsorted(step_keys)
-    fresh = (np.concatenate((known_keys, _MINUS_ONE))[place] != step_keys).nonzero()[0]
+    place, is_same = _find_steps(known["group"], known["time"], steps)
+    fresh = (~is_same).nonzero()[0]
     at_fresh = place[fresh] + np.arange(len(fresh))
-    is_new = np.zeros(len(known_keys) + len(fresh), np.bool_)
+    is_new = np.zeros(len(known["time"]) + len(fresh), np.bool_)
     is_new[at_fresh] = True
     at_known = (~is_new).nonzero()[0]
     at_steps = np.concatenate((at_known, _ZERO))[place]
     at_steps[fresh] = at_fresh
     return at_known, at_steps, is_new
+
+
+def _find_steps(group: Index, time: Ticks, steps: AxisSteps) -> tuple[Index, Mask]:
+    """Before which end point each step stands, and whether it is at its place; both are sorted."""
+    last = len(time) - 1
+    if last >= 0 and group[0] == group[-1] == steps.group[0] == steps.group[-1]:
+        place = time.searchsorted(steps.time)
+        return place, time[np.minimum(place, last)] == steps.time
+    keys, step_keys = sort_keys([group, steps.group], [time, steps.time])
+    place = keys.searchsorted(step_keys)
+    return place, np.concatenate((keys, _MINUS_ONE))[place] == step_keys
 
 
 def _last_marked(positions: Index, size: int) -> Index:
