@@ -200,6 +200,26 @@ def take_rows(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
     return payload.take(pa.array(rows)) if payload.num_columns else payload
 
 
+# Numbers of types whose values NumPy has and compares as Arrow does.
+_PLAIN: Final = frozenset(
+    kind.id
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    )
+)
+
+
+def is_plain(column: pa.Array) -> bool:
+    """Is it of plain numbers, without nulls?"""
+    return column.type.id in _PLAIN and not column.null_count
+
+
+def take_values(column: pa.Array, rows: Index) -> pa.Array:
+    """Values of a column by position."""
+    return pa.array(column.to_numpy()[rows]) if is_plain(column) else column.take(pa.array(rows))
+
+
 def concat(batches: Sequence[EventBatch]) -> EventBatch:
     """One batch from several of the same schema."""
     if len(batches) == 1:

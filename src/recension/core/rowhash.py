@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import Index, Mask, is_plain
 from recension.core.errors import SchemaError
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -259,23 +259,17 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     return same
 
 
-def rows_equal_at(payload: pa.RecordBatch, left: Index, right: Index) -> Mask:
+def rows_equal_at(columns: Iterable[pa.Array], left: Index, right: Index) -> Mask:
     """The same of pairs of rows of one payload; plain numbers are compared where they stand."""
     same = np.ones(len(left), np.bool_)
-    for column in payload.columns:
-        if _is_plain(column):
+    for column in columns:
+        if is_plain(column):
             values = column.to_numpy()
             x, y = values[left], values[right]
             same &= (x == y) if values.dtype.kind != "f" else (x == y) | (np.isnan(x) & np.isnan(y))
         else:
             same &= columns_equal(column.take(pa.array(left)), column.take(pa.array(right)))
     return same
-
-
-def _is_plain(column: pa.Array) -> bool:
-    """Is it of numbers that NumPy compares as Arrow does, and without nulls?"""
-    kind = column.type
-    return not column.null_count and (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64()))
 
 
 def _to_comparable(column: pa.Array) -> pa.Array:

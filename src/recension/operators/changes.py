@@ -145,9 +145,10 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
 
     The caller leaves out rows that change nothing (ruling A3).
     """
-    is_insert = old == vs
+    is_retraction = old != vs
+    is_insert = ~is_retraction
     return EventBatch(
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
+        is_retraction.astype(np.uint8) * np.uint8(RETRACT),
         vs,
         np.where(is_insert, new, old),
         np.where(is_insert, np.int64(FOREVER), new),
@@ -159,7 +160,8 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
 def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
     """How `changes` are put in order of time, and at one time what goes before what comes."""
     is_insert = old == vs
-    sync = np.where(is_insert, vs, np.minimum(old, new))
+    # Of an insert the old end is its start, and the new one is later.
+    sync = np.minimum(old, new)
     first = int(sync.min(initial=FOREVER))
     if int(sync.max(initial=first)) - first < 2**47:
         return order_of((sync - first << 1) + is_insert, is_stable=True)

@@ -286,7 +286,7 @@ class KeyPacking:
         low, high, has_ends = _range_of(times)
         rounded = _power_of_two if by_shifts else int
         width, ranked = rounded(high - low + 2), None
-        if (max(int(group.max(initial=0)) for group in groups) + 1) * width > 2**62:
+        if (max([int(group.max(initial=0)) for group in groups]) + 1) * width > 2**62:
             ranked = distinct(np.concatenate(times))
             width = rounded(len(ranked))
         return KeyPacking(width, low, high, ranked, has_ends)
@@ -318,8 +318,9 @@ class KeyPacking:
 
 def _range_of(times: Sequence[Ticks]) -> tuple[int, int, bool]:
     """Just before the first time and at the last, without the ends of time; and whether those are there."""
-    low = min((int(one.min()) for one in times if len(one)), default=0)
-    high = max((int(one.max()) for one in times if len(one)), default=0)
+    there = [one for one in times if len(one)]
+    low = min([int(one.min()) for one in there], default=0)
+    high = max([int(one.max()) for one in there], default=0)
     has_ends = low == BEGINNING or high == FOREVER
     if has_ends:
         every = np.concatenate(times)

@@ -65,12 +65,18 @@ class LeafLog:
 
     def read(self, groups: Index, names: Collection[str] | None = None) -> Columns:
         """The leaves of some groups, one after another: copies, as a segment may be filled anew."""
+        if names is None and len(groups) == 1 and len(self._chunks) == 1:
+            start, size = (int(self._leaves[name][groups[0]]) for name in ("address", "rows"))
+            return self._name_columns(self._chunks[0][start : start + size].T.copy())
         at = self._addresses(groups, self.sizes(groups))
         if names is not None:
             return self._gather(at, names)
         columns = np.empty((len(self._types), len(at)), np.int64)
         for start in range(0, len(at), _SEGMENT):  # little by little, so that it stays in the cache
             columns[:, start : start + _SEGMENT] = self._gather_rows(at[start : start + _SEGMENT]).T
+        return self._name_columns(columns)
+
+    def _name_columns(self, columns: Index) -> Columns:
         return {n: column.view(kind) for (n, kind), column in zip(self._types.items(), columns, strict=True)}
 
     def first_keys(self, groups: Index, sizes: Index) -> tuple[Index, Ticks]:

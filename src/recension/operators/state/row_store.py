@@ -168,7 +168,7 @@ class RowStore:
             return parts[0]
         gathered = pa.concat_batches(parts)
         in_order = bool((order[1:] > order[:-1]).all())
-        return gathered if in_order else take_rows(gathered, np.argsort(order))
+        return gathered if in_order else take_rows(gathered, order.argsort())
 
     def look_at(self, numbers: Index) -> pa.RecordBatch:
         """The same, to be looked at and forgotten: a single row is not copied, and so holds a whole block."""
@@ -188,10 +188,12 @@ class RowStore:
         block = self._firsts.searchsorted(numbers, "right") - 1
         if bool((block == block[0]).all()):
             return [(self._blocks[int(block[0])], numbers)], np.arange(len(numbers))
-        order = np.argsort(block, kind="stable")
-        used, first = np.unique(block[order], return_index=True)
-        parts = np.split(numbers[order], first[1:])
-        return [(self._blocks[i], own) for i, own in zip(used.tolist(), parts, strict=True)], order
+        order = block.argsort(kind="stable")
+        block, numbers = block[order], numbers[order]
+        ends = [*((block[1:] != block[:-1]).nonzero()[0] + 1).tolist(), len(block)]
+        starts = [0, *ends[:-1]]
+        used = (self._blocks[i] for i in block[starts].tolist())
+        return [(one, numbers[start:end]) for one, start, end in zip(used, starts, ends, strict=True)], order
 
     def drop(self, numbers: Index) -> None:
         """Let go of rows that are there, each named once; their numbers are not given again."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows
+from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows, take_values
 from recension.core.netting import expand
 from recension.core.records import record
 from recension.core.rowhash import rows_equal_at
@@ -193,7 +193,7 @@ class Aggregates(Measure):
         if old is None:
             return self._nothing
         both = old.concat_with(self._results(events, change.new, change.new_end))
-        return emit(change, self._index, both, old.rows.num_rows, self.schema)
+        return emit(change, self._index, both, len(old.group), self.schema)
 
     def _results(self, held: EventsOfGroups, stretches: Stretches, end: Index) -> StretchResults:
         group = stretches.group
@@ -227,7 +227,7 @@ class Aggregates(Measure):
                 if isinstance(measure, RankedValues) and events.deep is not None:
                     answers = measure.fill_deep(answers, events.is_deep, events.deep(aggregation.argument))
                 columns.append(answers)
-        return StretchResults(group, pa.RecordBatch.from_arrays(columns, schema=self._own_schema))
+        return StretchResults(group, columns)
 
     def _top_k_rows(
         self, top: TopK, group: Index, events: CoveringEvents, values: pa.Array
@@ -235,8 +235,7 @@ class Aggregates(Measure):
         chosen, rank, counts = top.choose(events, values)
         payload = take_rows(events.payload, chosen)
         columns = [*(payload.column(name) for name in self._own_schema.names[:-1]), pa.array(rank)]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self._own_schema)
-        return StretchResults(np.repeat(group, counts), rows, counts)
+        return StretchResults(np.repeat(group, counts), columns, counts)
 
     def earliest_open_end(self, t: int) -> int:
         return self._events.earliest_tie(t) if self._events is not None and self._breaks_ties else FOREVER
@@ -312,7 +311,7 @@ class StretchResults:
     """
 
     group: Index
-    rows: pa.RecordBatch
+    columns: list[pa.Array]
     counts: Index | None = None
 
     def concat_with(self, other: StretchResults) -> StretchResults:
@@ -320,8 +319,8 @@ class StretchResults:
         counts = None
         if self.counts is not None and other.counts is not None:
             counts = np.concatenate((self.counts, other.counts))
-        rows = pa.concat_batches([self.rows, other.rows])
-        return StretchResults(np.concatenate((self.group, other.group)), rows, counts)
+        columns = [pa.concat_arrays(pair) for pair in zip(self.columns, other.columns, strict=True)]
+        return StretchResults(np.concatenate((self.group, other.group)), columns, counts)
 
 
 def emit(
@@ -333,7 +332,7 @@ def emit(
     if pairs.slot is not None:
         low, had, has = low[pairs.slot], had[pairs.slot], has[pairs.slot]
     stays = pairs.was & pairs.now
-    stays[stays] = rows_equal_at(results.rows, pairs.old_row[stays], pairs.new_row[stays])
+    stays[stays] = rows_equal_at(results.columns, pairs.old_row[stays], pairs.new_row[stays])
     kept, moves = _keep(index, stays, low, had, has)
     is_gone, has_come = pairs.was & (had > kept), pairs.now & (has > kept)
     is_gone[moves] = has_come[moves] = False
@@ -353,8 +352,8 @@ def emit(
         order = np.argsort(np.concatenate((moves, changed)), kind="stable")
     row = row[order]
     keys = index.keys_of(results.group[row])
-    own = take_rows(results.rows, row)
-    payload = pa.RecordBatch.from_arrays([*keys.columns, *own.columns], schema=schema)
+    own = [take_values(column, row) for column in results.columns]
+    payload = pa.RecordBatch.from_arrays([*keys.columns, *own], schema=schema)
     return changes(vs[order], before[order], after[order], payload)
 
 

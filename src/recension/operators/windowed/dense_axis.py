@@ -42,7 +42,7 @@ class DenseAxis:
         every = [keys for keys in (begins, ends, looked) if len(keys)]
         if not count:
             return None
-        low, high = min(int(k.min()) for k in every), max(int(k.max()) for k in every)
+        low, high = min([int(k.min()) for k in every]), max([int(k.max()) for k in every])
         if high - low > 2 * count:
             return None
         if any(len(x) * _largest(x) >= 2**53 for x in ints if len(x)):

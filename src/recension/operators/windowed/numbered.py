@@ -177,8 +177,12 @@ class NumberedIndex(WindowIndex):
 
     def _limit(self, side: AxisSide, watermark: int) -> Index | np.int64:
         """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
-        edge = np.int64(self._first_hidden_window(watermark))
-        return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
+        if self._view != "all":
+            return np.int64(self._first_hidden_window(watermark))
+        is_endless = side.following == FOREVER
+        if not bool(is_endless.any()):
+            return np.int64(FOREVER)
+        return np.where(is_endless, np.int64(self._first_hidden_window(watermark)), np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
         """From which window on each stretch may have changed, and up to which it was and is shown."""

@@ -55,9 +55,11 @@ class Sums:
         """Row by row the two together; a row without events left has no rounding error left either."""
         n = self.n + by.n
         pairs = []
+        is_empty = n == 0
         for pair, more in zip(self.pairs, by.pairs, strict=True):
             high, low = dd.add(pair, more)
-            pairs.append((np.where(n == 0, 0.0, high), np.where(n == 0, 0.0, low)))
+            high[is_empty] = low[is_empty] = 0.0
+            pairs.append((high, low))
         return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
     def concat_with(self, other: Sums) -> Sums:
@@ -200,7 +202,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     last_step = _last_marked(at_steps, len(is_new))
     is_changed, is_point = np.concatenate((steps.covered, _FALSE))[last_step], refs > 0
     old_n = known["n"][inherit]
-    new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
+    new_n = old_n + steps.n[last_step] * is_changed
     sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
