@@ -32,8 +32,12 @@ from recension.runners.spark.session import ROCKSDB
 
 ROWS, BATCHES, WARM = 10, 40, 20
 RATES, PERIOD, SECONDS, WARM_SECONDS, KEYS = (1_000, 100_000), 0.05, 30.0, 10.0, 1_000
-# Files that pile up would be looked for by a task each.
-LISTING = {"spark__sql__sources__parallelPartitionDiscovery__threshold": "1000000"}
+SETTINGS = {
+    # Files that pile up would be looked for by a task each.
+    "spark__sql__sources__parallelPartitionDiscovery__threshold": "1000000",
+    # The times of all commits are read at the end.
+    "spark__sql__streaming__minBatchesToRetain": "1000000",
+}
 Query = Callable[..., Any]
 
 
@@ -78,7 +82,8 @@ def arriving(folder: Path, rate: int, seconds: float) -> Iterator[threading.Thre
         for number in range(int(seconds / PERIOD)):
             time.sleep(max(0.0, began + number * PERIOD - time.time()))
             stamps = pa.array(np.full(rows, int(time.time() * 1e6))).cast(pa.timestamp("us", "UTC"))
-            columns = {"ts": stamps, "key": luck.integers(0, KEYS, rows), "value": luck.integers(0, 9, rows)}
+            keys = work.texts(luck.integers(0, KEYS, rows))
+            columns = {"ts": stamps, "key": keys, "value": luck.random(rows)}
             hidden = folder / f".{number:06}"
             pq.write_table(pa.table(columns), hidden)
             os.rename(hidden, folder / f"{number:06}.parquet")
@@ -140,7 +145,7 @@ def _all_files(query: Query) -> Query:
 def main() -> None:
     """Both tables."""
     out, is_quick = Console(width=170), "quick" in sys.argv[1:]
-    spark = rc.spark.session("local[2]", "benchmark", spark__driver__memory="4g", **QUIET, **LISTING)
+    spark = rc.spark.session("local[2]", "benchmark", spark__driver__memory="4g", **QUIET, **SETTINGS)
     with tempfile.TemporaryDirectory() as name:
         fixed_cost(spark, out, Path(name), 10 if is_quick else BATCHES)
         latency(spark, out, Path(name), WARM_SECONDS + 5 if is_quick else SECONDS)

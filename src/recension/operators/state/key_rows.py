@@ -84,6 +84,14 @@ class KeyRows:
             taken += len(own)
         return take_rows(pa.concat_batches(parts), order)
 
+    def look_at(self, numbers: Index) -> pa.RecordBatch:
+        """The same, to be looked at and forgotten: a single row is not copied, and so holds a whole block."""
+        if len(numbers) != 1:
+            return self.take(numbers)
+        place = int(self._places["place"][numbers[0]])
+        block = self._blocks[int(self._firsts.searchsorted(place, "right")) - 1]
+        return block.rows.slice(place - block.first, 1)
+
     def _block_of(self, places: Index) -> Index:
         found: Index = np.searchsorted(self._firsts, places, "right") - 1
         return found

@@ -83,6 +83,8 @@ class _Slots:
 
     def find(self, hashes: Hashes, known: Hashes) -> Index:
         """The number of each key, -1 if it has none; ``known`` are the hashes of all keys by number."""
+        if len(hashes) == 1:
+            return self._find_once(hashes, known)
         numbers: Index = self._slots.take(self._places(hashes, _PROBES[0])).astype(np.int64)
         numbers -= 1
         if not len(known):
@@ -98,6 +100,15 @@ class _Slots:
             others = others[((known.take(found, mode="wrap") != wanted) & (found >= 0)).nonzero()[0]]
         numbers[others] = self._search(hashes[others])
         return numbers
+
+    def _find_once(self, hashes: Hashes, known: Hashes) -> Index:
+        """The same of a single key, slot by slot."""
+        wanted = int(hashes[0])
+        for probe in _PROBES:
+            number = int(self._slots[wanted >> probe & len(self._slots) - 1]) - 1
+            if number < 0 or known[number] == hashes[0]:
+                return np.array([number])
+        return self._search(hashes)
 
     def _places(self, hashes: Hashes, probe: int) -> Index:
         found = hashes >> np.uint64(probe)
@@ -195,7 +206,7 @@ class KeyIndex:
         """Are these rows, all if none are named, the keys that they were found to be?"""
         if at is not None:
             keys, numbers = take_rows(keys, at), numbers[at]
-        if not bool(rows_equal(keys, self._stored_rows(numbers), len(numbers)).all()):
+        if not bool(rows_equal(keys, self._rows.look_at(numbers), len(numbers)).all()):
             raise RecensionError("two different group keys share a 64-bit hash")
 
     def rows(self, numbers: Index) -> pa.RecordBatch:

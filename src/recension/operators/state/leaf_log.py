@@ -48,6 +48,8 @@ class LeafLog:
         self._written, self._used = _NONE, _NONE
         self._free: list[int] = []
         self._tail = -1
+        # Rows written in all, and whether a segment may have become empty since that was last looked for.
+        self._all_written, self._is_emptied = 0, False
         self._leaves = Arena({"address": np.int64, "rows": np.int64})
         self.rows = 0
 
@@ -63,12 +65,18 @@ class LeafLog:
 
     def read(self, groups: Index, names: Collection[str] | None = None) -> Columns:
         """The leaves of some groups, one after another: copies, as a segment may be filled anew."""
+        if names is None and len(groups) == 1 and len(self._chunks) == 1:
+            start, size = (int(self._leaves[name][groups[0]]) for name in ("address", "rows"))
+            return self._name_columns(self._chunks[0][start : start + size].T.copy())
         at = self._addresses(groups, self.sizes(groups))
         if names is not None:
             return self._gather(at, names)
         columns = np.empty((len(self._types), len(at)), np.int64)
         for start in range(0, len(at), _SEGMENT):  # little by little, so that it stays in the cache
             columns[:, start : start + _SEGMENT] = self._gather_rows(at[start : start + _SEGMENT]).T
+        return self._name_columns(columns)
+
+    def _name_columns(self, columns: Index) -> Columns:
         return {n: column.view(kind) for (n, kind), column in zip(self._types.items(), columns, strict=True)}
 
     def first_keys(self, groups: Index, sizes: Index) -> tuple[Index, Ticks]:
@@ -168,7 +176,15 @@ class LeafLog:
             if len(used) < len(groups):
                 groups, sizes = groups[used], sizes[used]
             segments = self._leaves["address"][groups] >> _BITS
-            # What has no rows left may stand at the very end of the log.
+            if len(groups) == 1:
+                # What has no rows left may stand at the very end of the log.
+                if size := int(sizes[0]):
+                    segment = int(segments[0])
+                    self._used[segment] -= size
+                    self.rows -= size
+                    self._is_emptied |= not self._used[segment]
+                return
+            self._is_emptied = True
             rows = np.bincount(segments, sizes, len(self._used))[: len(self._used)]
             self._used -= rows.astype(np.int64)
             self.rows -= int(sizes.sum())
@@ -189,6 +205,7 @@ class LeafLog:
             self._rows_at(start, stop - before)[:] = rows_between(before, stop)
             address[done:fit] += start - before
             self._written[self._tail] += stop - before
+            self._all_written += stop - before
             self._used[self._tail] += stop - before
             done, before = fit, stop
         self.rows += rows
@@ -205,7 +222,7 @@ class LeafLog:
         """To a segment that is free, or to new memory; that takes no room before it is written to."""
         if not self._free:
             self._grow()
-        self._tail = self._free.pop()
+        self._tail, self._is_emptied = self._free.pop(), True
 
     def _grow(self) -> None:
         """Get memory for more segments, if it is not bounded for very many: rows are best in one chunk."""
@@ -227,7 +244,7 @@ class LeafLog:
         """Write the leaves of the emptiest segments again, at least of one, for about so many rows."""
         self._free_empty()
         rows = max(rows, 1)
-        while rows > 0 and self.rows / _IN_USE + _SLACK < int(self._written.sum()):
+        while rows > 0 and self.rows / _IN_USE + _SLACK < self._all_written:
             share = np.where(self._written > 0, self._used / np.maximum(self._written, 1), 2.0)
             share[self._tail] = 2.0
             segment = int(np.argmin(share))
@@ -243,10 +260,14 @@ class LeafLog:
         self._replace(groups, sizes, lambda start, stop: leaves[start:stop])
 
     def _free_empty(self) -> None:
+        if not self._is_emptied:
+            return
+        self._is_emptied = False
         empty = (self._used == 0) & (self._written > 0)
         if self._tail >= 0:
             empty[self._tail] = False
         if bool(empty.any()):
+            self._all_written -= int(self._written[empty].sum())
             self._written[empty] = 0
             self._free += np.flatnonzero(empty).tolist()
 

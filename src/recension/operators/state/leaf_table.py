@@ -10,7 +10,6 @@ It is logged by (group, time), which tell rows apart: where a batch changes one 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
+from recension.core.records import record
 from recension.core.sorted_runs import Column, Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
@@ -31,7 +31,7 @@ _CLOSE: Final = 32  # numbers that span so many times their count are told apart
 _NONE: Final = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeafExtract(Extract):
     """Whole ``leaves`` (the groups), and what was read of long groups."""
 

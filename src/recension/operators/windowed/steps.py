@@ -10,13 +10,14 @@ number of end points at a time changes so:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.netting import order_of
+from recension.core.records import record
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import KeyPacking, sort_keys
 from recension.operators.windowed import double_double as dd
@@ -25,7 +26,7 @@ from recension.operators.windowed.double_double import Pair
 from recension.operators.windowed.sparse_axis import SparseAxis
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Points:
     """Changes of the sums at points of the axis, which do not follow from what each event adds.
 
@@ -40,7 +41,7 @@ class Points:
     pairs: list[Pair]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Contributions:
     """What each event adds to the accumulators: whole numbers exactly, floats as pairs."""
 
@@ -58,7 +59,7 @@ NOTHING = Contributions([], [])
 """Where nothing is summed but the number of events."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PointChanges(Contributions):
     """What changes at points of the axis, instead of what events add; a point may be there more than once.
 
@@ -72,7 +73,7 @@ class PointChanges(Contributions):
     n: Index
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisSteps:
     """One row per distinct (group, time), sorted; amounts are running totals within their segment.
 
@@ -182,7 +183,7 @@ def sum_points(
     return _sum_along(keys, np.concatenate([group, extra.group]), whole)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _EndChange:
     """What each element does at its two ends."""
 
@@ -299,7 +300,7 @@ def _differences(totals: Index) -> Index:
     return amounts
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Extra:
     """Further points: where a touched stretch begins or ends, or that are only looked at.
 

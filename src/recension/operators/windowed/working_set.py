@@ -11,13 +11,13 @@ Each end point of the merged axis knows the state that held from it to the next 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from recension.core.batch import Index, Mask
+from recension.core.records import record
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import sort_keys
@@ -34,7 +34,7 @@ _MINUS_ONE: Final = np.full(1, -1)
 _FALSE: Final = np.zeros(1, np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sums:
     """How many events there are, and what they add up to."""
 
@@ -59,6 +59,17 @@ class Sums:
             pairs.append(_clear(dd.add(pair, more), n))
         return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
+    def concat_with(self, other: Sums) -> Sums:
+        """These and the others."""
+        return Sums(
+            np.concatenate((self.n, other.n)),
+            [_concat(*columns) for columns in zip(self.ints, other.ints, strict=True)],
+            [
+                (np.concatenate((high, more_high)), np.concatenate((low, more_low)))
+                for (high, low), (more_high, more_low) in zip(self.pairs, other.pairs, strict=True)
+            ],
+        )
+
     def take(self, rows: Index) -> Sums:
         """Some of the rows."""
         pairs = [(high[rows], low[rows]) for high, low in self.pairs]
@@ -78,15 +89,6 @@ class Sums:
         for high, low in self.pairs:
             pairs.append(_clear(dd.two_sum(high + 0.0, low + 0.0), self.n))
         return Sums(self.n, self.ints, pairs)
-
-    def concat_with(self, other: Sums) -> Sums:
-        """These rows and the others."""
-        pairs = [
-            (np.concatenate((one[0], two[0])), np.concatenate((one[1], two[1])))
-            for one, two in zip(self.pairs, other.pairs, strict=True)
-        ]
-        ints = [_concat(one, two) for one, two in zip(self.ints, other.ints, strict=True)]
-        return Sums(np.concatenate((self.n, other.n)), ints, pairs)
 
     def columns(self) -> Columns:
         """The sums as the leaf table keeps them."""
@@ -128,6 +130,8 @@ def _put(column: Index, rows: Index, values: Index) -> Index:
         if not len(rows) or (is_constant(values) and values[0] == column[0]):
             return column
         column = column.copy()
+    elif not column.flags.writeable:  # a short one of one value
+        column = column.copy()
     column[rows] = values
     return column
 
@@ -136,7 +140,7 @@ def _shorten(column: Index) -> Index:
     return column if len(column) < _SHORT or bool(column.any()) else constant(0, len(column))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisSide:
     """The state from each end point to the next, before or after."""
 
@@ -146,7 +150,7 @@ class AxisSide:
     sums_at: Callable[[Index | slice], Sums]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkingSet:
     """The merged axis; ``extract`` is what was read from the table for it."""
 
@@ -212,7 +216,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     last_step = _last_marked(at_steps, len(is_new))
     is_changed, is_point = np.concatenate((steps.covered, _FALSE))[last_step], refs > 0
     old_n = known["n"][inherit]
-    new_n = old_n + np.where(is_changed, steps.n[last_step], 0)
+    new_n = old_n + steps.n[last_step] * is_changed
     sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
@@ -221,7 +225,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _AxisSums:
     """The sums along the axis, read where they are needed: those before, and after them those that changed.
 
@@ -261,7 +265,11 @@ class _AxisSums:
 
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
-    known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
+    last = len(known["time"]) - 1
+    if last >= 0 and known["group"][0] == known["group"][-1] == steps.group[0] == steps.group[-1]:
+        known_keys, step_keys = known["time"], steps.time
+    else:
+        known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
     if len(known_keys) < len(step_keys):
         at_known, at_steps, size = _place_among(known_keys, step_keys)
     else:
@@ -272,9 +280,9 @@ def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
 
 
 def _place_among(few: Index, many: Index) -> tuple[Index, Index, int]:
-    """Positions of few and of many sorted keys among all, each counted once; and how many those are."""
+    """Positions of few and of more sorted keys among all, each counted once; and how many those are."""
     place = many.searchsorted(few)
-    is_met = np.concatenate((many, _MINUS_ONE))[place] == few
+    is_met = many[np.minimum(place, len(many) - 1)] == few
     met = is_met.cumsum()
     at_few = np.arange(len(few)) + place - met + is_met
     size = len(few) + len(many) - (int(met[-1]) if len(few) else 0)
