@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import Index, Mask, is_plain
 from recension.core.errors import SchemaError
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -31,6 +31,7 @@ _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_ALL_BITS: Final = 2**64 - 1
 _NULL: Final = np.uint64(0xD6E8FEB86659FD93)
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _WORD: Final = 8
@@ -129,6 +130,8 @@ def _raw_bytes(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
 
 
 def _hash_bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
+    if len(column) == 1 and (value := column[0].as_buffer()) is not None and value.size <= _FEW_WORDS * _WORD:
+        return np.array([_hash_once(value.to_pybytes())], np.uint64)
     _, offsets_buffer, data = column.buffers()
     if not len(column):
         return np.zeros(0, np.uint64)
@@ -137,6 +140,22 @@ def _hash_bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
     offsets = np.frombuffer(offsets_buffer, offset_type, count)[column.offset :].astype(np.int64)
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return _hash_bytes_at(offsets[:-1], np.diff(offsets), raw)
+
+
+def _hash_once(value: bytes) -> int:
+    """What `_hash_bytes_at` gives for one short value; for a single one arrays take far longer."""
+    found = _mix_once((len(value) + int(_GOLDEN)) & _ALL_BITS)
+    for at in range(0, len(value), _WORD):
+        word = int.from_bytes(value[at : at + _WORD], "little")
+        found = _mix_once((found * int(_GOLDEN) & _ALL_BITS) ^ word)
+    return found
+
+
+def _mix_once(word: int) -> int:
+    """`_mix` of one word."""
+    word = (word ^ word >> 30) * int(_MIX_1) & _ALL_BITS
+    word = (word ^ word >> 27) * int(_MIX_2) & _ALL_BITS
+    return word ^ word >> 31
 
 
 def _hash_bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
@@ -233,27 +252,24 @@ def _hash_lists(column: pa.Array, by_bits: bool) -> Hashes:
 def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     """Row by row: are the payloads equal (null equals null, NaN equals NaN)?"""
     same = np.ones(size, np.bool_)
+    if left.equals(right):
+        return same
     for a, b in zip(left.columns, right.columns, strict=True):
         same &= columns_equal(a, b)
     return same
 
 
-def rows_equal_at(left: pa.RecordBatch, left_rows: Index, right: pa.RecordBatch, right_rows: Index) -> Mask:
-    """The same of some rows of each, pair by pair; plain numbers are compared where they stand."""
-    same = np.ones(len(left_rows), np.bool_)
-    for a, b in zip(left.columns, right.columns, strict=True):
-        if _is_plain(a) and _is_plain(b):
-            x, y = a.to_numpy()[left_rows], b.to_numpy()[right_rows]
-            same &= (x == y) if pa.types.is_integer(a.type) else (x == y) | (np.isnan(x) & np.isnan(y))
+def rows_equal_at(columns: Iterable[pa.Array], left: Index, right: Index) -> Mask:
+    """The same of pairs of rows of one payload; plain numbers are compared where they stand."""
+    same = np.ones(len(left), np.bool_)
+    for column in columns:
+        if is_plain(column):
+            values = column.to_numpy()
+            x, y = values[left], values[right]
+            same &= (x == y) if values.dtype.kind != "f" else (x == y) | (np.isnan(x) & np.isnan(y))
         else:
-            same &= columns_equal(a.take(pa.array(left_rows)), b.take(pa.array(right_rows)))
+            same &= columns_equal(column.take(pa.array(left)), column.take(pa.array(right)))
     return same
-
-
-def _is_plain(column: pa.Array) -> bool:
-    """Is it of numbers that NumPy compares as Arrow does, and without nulls?"""
-    kind = column.type
-    return not column.null_count and (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64()))
 
 
 def _to_comparable(column: pa.Array) -> pa.Array:

@@ -9,18 +9,18 @@ An end equal to the start means that the event is absent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
 from recension.core.netting import cancel, order_of
+from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NetChanges:
     """Event by event: the end moves from ``old`` to ``new``; equal to ``vs`` means "not there".
 
@@ -97,7 +97,7 @@ def _pair_ends(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come:
     return NetChanges(row, batch.vs[row], old[order], new[order], hashes[row])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventRows:
     """Events by lifetime and the hash of their payload."""
 
@@ -145,9 +145,10 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
 
     The caller leaves out rows that change nothing (ruling A3).
     """
-    is_insert = old == vs
+    is_retraction = old != vs
+    is_insert = ~is_retraction
     return EventBatch(
-        np.where(is_insert, INSERT, RETRACT).astype(np.uint8),
+        is_retraction.astype(np.uint8) * np.uint8(RETRACT),
         vs,
         np.where(is_insert, new, old),
         np.where(is_insert, np.int64(FOREVER), new),
@@ -159,8 +160,9 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
 def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
     """How `changes` are put in order of time, and at one time what goes before what comes."""
     is_insert = old == vs
-    sync = np.where(is_insert, vs, np.minimum(old, new))
+    # Of an insert the old end is its start, and the new one is later.
+    sync = np.minimum(old, new)
     first = int(sync.min(initial=FOREVER))
-    if int(sync.max(initial=first)) - first < 2**47:
-        return order_of((sync - first << 1) + is_insert, is_stable=True)
+    if int(sync.max(initial=first)) - first < 2**61:
+        return order_of((sync - first << 1) + is_insert)
     return np.lexsort((is_insert, sync))

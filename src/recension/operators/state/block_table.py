@@ -18,7 +18,6 @@ range can be read with its neighbours, changed and written back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ import pyarrow as pa
 from recension.core.batch import Index
 from recension.core.memory import empty
 from recension.core.netting import distinct, expand
+from recension.core.records import record
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
@@ -35,7 +35,7 @@ _MANY = 8  # keys among which as many others are searched by packing them all
 _NONE = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extract:
     """Rows read out of the table, in order: whole blocks, and after each run of blocks the key that follows.
 
@@ -266,7 +266,7 @@ def _bisect_in_groups(groups: Column, times: Column, group: Index, time: Ticks, 
     return low
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyPacking:
     """(group, time) as one whole number in the same order: the time as an offset, or a rank if that is long.
 
@@ -286,7 +286,7 @@ class KeyPacking:
         low, high, has_ends = _range_of(times)
         rounded = _power_of_two if by_shifts else int
         width, ranked = rounded(high - low + 2), None
-        if (max(int(group.max(initial=0)) for group in groups) + 1) * width > 2**62:
+        if (max([int(group.max(initial=0)) for group in groups]) + 1) * width > 2**62:
             ranked = distinct(np.concatenate(times))
             width = rounded(len(ranked))
         return KeyPacking(width, low, high, ranked, has_ends)
@@ -318,8 +318,9 @@ class KeyPacking:
 
 def _range_of(times: Sequence[Ticks]) -> tuple[int, int, bool]:
     """Just before the first time and at the last, without the ends of time; and whether those are there."""
-    low = min((int(one.min()) for one in times if len(one)), default=0)
-    high = max((int(one.max()) for one in times if len(one)), default=0)
+    there = [one for one in times if len(one)]
+    low = min([int(one.min()) for one in there], default=0)
+    high = max([int(one.max()) for one in there], default=0)
     has_ends = low == BEGINNING or high == FOREVER
     if has_ends:
         every = np.concatenate(times)

@@ -107,6 +107,8 @@ class EndPoints:
     def replace(self, extract: LeafExtract, columns: Columns, born: Points, gone: Points) -> None:
         """Write an extract back, with the end points that are new and those that are gone."""
         self._table.replace(extract, columns)
+        if not len(born[0]) and not len(gone[0]):
+            return
         groups = extract.leaves
         if len(extract.blocks):
             groups = unique_numbers(np.concatenate([groups, born[0], gone[0]]))

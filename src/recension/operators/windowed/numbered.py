@@ -41,6 +41,9 @@ from recension.operators.windowed.working_set import (
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
 
 
+_NONE: Final = np.zeros(0, np.int64)
+
+
 class Numbering(Protocol):
     """Windows by their numbers. BEGINNING and FOREVER are before and after all of them."""
 
@@ -89,8 +92,9 @@ class NumberedIndex(WindowIndex):
             return self._move_to(watermark)
         work = merge_steps(self._points, self._steps(batch, group, amounts, coming))
         low, had, has = self._compare(work, watermark)
-        at = np.flatnonzero((np.maximum(had, has) > low) & ~work.is_context)
-        self._refuse_many(low[at], np.maximum(had, has)[at])
+        most = np.maximum(had, has)
+        at = ((most > low) & ~work.is_context).nonzero()[0]
+        self._refuse_many(low[at], most[at])
 
         def write_back() -> None:
             work.write_back(self._points)
@@ -165,14 +169,20 @@ class NumberedIndex(WindowIndex):
         Where all windows are shown, only those over endless events still come.
         """
         low, high = self._first_hidden_window(self.watermark), self._first_hidden_window(watermark)
+        if high <= low:
+            return _NONE, _NONE, _NONE
         find = self._points.endless_groups if self._view == "all" else self._points.groups_in_use
-        groups = find() if high > low else np.zeros(0, np.int64)
+        groups = find()
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
-    def _limit(self, side: AxisSide, watermark: int) -> Index:
+    def _limit(self, side: AxisSide, watermark: int) -> Index | np.int64:
         """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
-        edge = np.full(len(side.n), self._first_hidden_window(watermark))
-        return edge if self._view != "all" else np.where(side.following == FOREVER, edge, np.int64(FOREVER))
+        if self._view != "all":
+            return np.int64(self._first_hidden_window(watermark))
+        is_endless = side.following == FOREVER
+        if not bool(is_endless.any()):
+            return np.int64(FOREVER)
+        return np.where(is_endless, np.int64(self._first_hidden_window(watermark)), np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
         """From which window on each stretch may have changed, and up to which it was and is shown."""
