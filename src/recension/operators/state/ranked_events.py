@@ -88,7 +88,7 @@ class Ranking:
 
     def find_deciding(self, group: Hashes, low: Ticks, high: Ticks, count: int) -> tuple[Index, Index]:
         """Pairs (question, position): what overlaps ``[low, high)``, until ``count`` span it."""
-        at = np.minimum(self._groups.searchsorted(group), len(self._groups) - 1)
+        at = np.minimum(np.searchsorted(self._groups, group), len(self._groups) - 1)
         stop = np.where(self._groups[at] == group, self._bounds[at + 1], 0)
         question, place = self._walk(_Questions(low, high, self._bounds[at], stop), count)
         return question, self._order[place].astype(np.int64) + self._start
@@ -102,7 +102,7 @@ class Ranking:
             is_open = (missing > 0) & (level <= top) & (place << (_BITS * level) < asked.stop)
             if not bool(is_open.any()):
                 break
-            rows = (is_open & (level == here)).nonzero()[0]
+            rows = np.flatnonzero(is_open & (level == here))
             if not len(rows):
                 continue
             block = place[rows] >> _BITS
@@ -177,7 +177,7 @@ class RankedEvents(EventStore):
         start, end = (self._arena[name][run.start : run.stop] for name in self._own)
         by_rank = order(start, end, self.payload(at))
         if bool((group != group[0]).any()):
-            by_rank = by_rank[group[by_rank].argsort(kind="stable")]
+            by_rank = by_rank[np.argsort(group[by_rank], kind="stable")]
         ranking = self._rankings[serial, order] = Ranking(run.start, by_rank, group, vs, ve)
         return ranking
 
