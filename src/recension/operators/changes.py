@@ -163,6 +163,6 @@ def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
     # Of an insert the old end is its start, and the new one is later.
     sync = np.minimum(old, new)
     first = int(sync.min(initial=FOREVER))
-    if int(sync.max(initial=first)) - first < 2**47:
-        return order_of((sync - first << 1) + is_insert, is_stable=True)
+    if int(sync.max(initial=first)) - first < 2**61:
+        return order_of((sync - first << 1) + is_insert)
     return np.lexsort((is_insert, sync))

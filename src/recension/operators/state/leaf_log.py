@@ -87,16 +87,26 @@ class LeafLog:
     def look_before(self, groups: Index, t: int) -> tuple[Index, Ticks, Index]:
         """Of groups that have leaves: how many rows are before ``t``, and time and ``n`` of the last of them.
 
-        Found by halving: of each leaf a few rows are read.
+        Most often that is the whole leaf. Otherwise it is found by halving: of each leaf a few rows are read.
         """
         sizes, before_first = self.sizes(groups), self._leaves["address"][groups] - 1
-        past, longest = np.zeros(len(groups), np.int64), int(sizes.max(initial=0))
+        last = self._gather(before_first + sizes, ("time", "n"))
+        past, time, n = sizes, last["time"], last["n"]
+        rest = (time >= t).nonzero()[0]
+        if len(rest):
+            past[rest] = self._halve(sizes[rest], before_first[rest], t)
+            last = self._gather(before_first[rest] + np.maximum(past[rest], 1), ("time", "n"))
+            time[rest], n[rest] = last["time"], last["n"]
+        return past, time, n
+
+    def _halve(self, sizes: Index, before_first: Index, t: int) -> Index:
+        """How many rows of leaves are before ``t``."""
+        past, longest = np.zeros(len(sizes), np.int64), int(sizes.max())
         for bit in reversed(range(longest.bit_length())):
             further = past + (1 << bit)
             time = self._gather(before_first + np.minimum(further, sizes), ("time",))["time"]
             past = np.where((time < t) & (further <= sizes), further, past)
-        last = self._gather(before_first + np.maximum(past, 1), ("time", "n"))
-        return past, last["time"], last["n"]
+        return past
 
     def _addresses(self, groups: Index, sizes: Index) -> Index:
         """Where the first rows of some leaves are."""
@@ -160,6 +170,11 @@ class LeafLog:
     def _release(self, groups: Index, sizes: Index) -> None:
         """So many rows of some leaves are no longer in use."""
         if len(self._used):
+            used = sizes.nonzero()[0]
+            if not len(used):
+                return
+            if len(used) < len(groups):
+                groups, sizes = groups[used], sizes[used]
             segments = self._leaves["address"][groups] >> _BITS
             if len(groups) == 1:
                 # What has no rows left may stand at the very end of the log.

@@ -114,8 +114,7 @@ class LeafTable:
             self._shorten_if_short(self._replace_long(extract, rest))
             if not len(extract.leaves):
                 return
-        first = columns["group"].searchsorted(extract.leaves)
-        sizes = np.concatenate((first[1:], [len(columns["group"])])) - first if len(first) else first
+        sizes = _sizes_of(columns["group"], extract.leaves)
         if bool((sizes > _LONG).any()):
             becomes_long = np.repeat(sizes > _LONG, sizes)
             self._log.write(
@@ -311,10 +310,22 @@ def unique_numbers(numbers: Index) -> Index:
     return once
 
 
+def _sizes_of(group: Index, leaves: Index) -> Index:
+    """How many rows each leaf has, in order; some may have none."""
+    used, sizes = _count_each(group)
+    if len(used) == len(leaves):
+        return sizes
+    every = np.zeros(len(leaves), np.int64)
+    every[leaves.searchsorted(used)] = sizes
+    return every
+
+
 def _count_each(numbers: Index) -> tuple[Index, Index]:
     """The different ones of sorted numbers, and how often each is there."""
-    first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
-    return numbers[first], np.diff(np.append(first, len(numbers)))
+    if not len(numbers):
+        return numbers, numbers
+    first = np.concatenate(([True], numbers[1:] != numbers[:-1])).nonzero()[0]
+    return numbers[first], np.concatenate((first[1:], [len(numbers)])) - first
 
 
 def _bits(column: Column) -> Index:

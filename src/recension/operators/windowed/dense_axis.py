@@ -48,7 +48,7 @@ class DenseAxis:
         if any(len(x) * _largest(x) >= 2**53 for x in ints if len(x)):
             return None
         begins, ends, size = begins - low, ends - low, high - low + 1
-        lag = _common_lag(begins, ends)
+        lag = common_lag(begins, ends)
         come = np.bincount(begins, minlength=size)
         go = np.bincount(ends, minlength=size) if lag is None else _shift(come, lag)
         return DenseAxis(begins, ends, looked - low, low, size, lag, come, go)
@@ -133,7 +133,7 @@ def _largest(column: Index) -> int:
     return max(int(column.max()), -int(column.min()))
 
 
-def _common_lag(begins: Index, ends: Index) -> int | None:
+def common_lag(begins: Index, ends: Index) -> int | None:
     """By how much all ends come after their beginnings; None if they differ, or come before."""
     lag = int(ends[0] - begins[0]) if len(begins) else 0
     return lag if lag >= 0 and bool((ends - begins == lag).all()) else None

@@ -21,8 +21,9 @@ from recension.core.records import record
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import KeyPacking, sort_keys
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.dense_axis import DenseAxis
+from recension.operators.windowed.dense_axis import DenseAxis, common_lag
 from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.sparse_axis import SparseAxis
 
 
 @record
@@ -122,6 +123,8 @@ def axis_steps(
     if amounts.points is None:
         dense = DenseAxis.try_build(begins, ends, looked, amounts.ints)
         steps = None if dense is None else _count_steps(dense, packing, change, amounts, extra)
+        if steps is None and dense is None and not len(extra.time):
+            steps = _place_steps(begins, ends, change, amounts)
         if steps is not None:
             return steps
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
@@ -227,6 +230,38 @@ def _count_steps(
     return AxisSteps(
         group, time, refs, n, covered, [dense.running_total(x, at, n) for x in amounts.ints], pairs
     )
+
+
+def _place_steps(begins: Index, ends: Index, change: _EndChange, amounts: Contributions) -> AxisSteps | None:
+    """None if not all elements are new events of equal length."""
+    lag = common_lag(begins, ends)
+    if not lag or not change.is_fresh():
+        return None
+    axis = SparseAxis.build(begins, lag)
+    first, n = axis.order[axis.first], axis.running_total(None, None)
+    time = axis.spread(change.b[first])
+    time[axis.at_begin] = change.a[first]
+    covered = n > 0
+    return AxisSteps(
+        axis.spread(change.group[first]), time, axis.refs(), n, covered,
+        [axis.running_total(x, n) for x in amounts.ints],
+        [_place_pair(pair, axis, first, covered) for pair in amounts.pairs],
+    )  # fmt: skip
+
+
+def _place_pair(pair: Pair, axis: SparseAxis, first: Index, covered: Mask) -> Pair:
+    """Totals along the axis: most events are alone in their segments, and the others are added up."""
+    high, low = np.zeros(axis.size), np.zeros(axis.size)
+    high[axis.at_begin], low[axis.at_begin] = pair[0][first], pair[1][first]
+    rows, own = axis.together()
+    if len(rows):
+        places = np.concatenate((axis.at_begin[own], axis.at_end[own]))
+        order = order_of(places)
+        last = np.concatenate((np.diff(places[order]) > 0, [True])).nonzero()[0]
+        at = places[order[last]]
+        both = [np.concatenate((part[rows], -part[rows])) for part in pair]
+        high[at], low[at] = _running_pair((both[0], both[1]), order, last, covered[at])
+    return high, low
 
 
 def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: _Extra) -> AxisSteps:

@@ -55,11 +55,8 @@ class Sums:
         """Row by row the two together; a row without events left has no rounding error left either."""
         n = self.n + by.n
         pairs = []
-        is_empty = n == 0
         for pair, more in zip(self.pairs, by.pairs, strict=True):
-            high, low = dd.add(pair, more)
-            high[is_empty] = low[is_empty] = 0.0
-            pairs.append((high, low))
+            pairs.append(_clear(dd.add(pair, more), n))
         return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
     def concat_with(self, other: Sums) -> Sums:
@@ -86,12 +83,27 @@ class Sums:
         ints = [_put(column, rows, other) for column, other in zip(self.ints, sums.ints, strict=True)]
         return Sums(self.n, ints, self.pairs)
 
+    def add_to_nothing(self) -> Sums:
+        """As `add` gives where there was nothing before."""
+        pairs = []
+        for high, low in self.pairs:
+            pairs.append(_clear(dd.two_sum(high + 0.0, low + 0.0), self.n))
+        return Sums(self.n, self.ints, pairs)
+
     def columns(self) -> Columns:
         """The sums as the leaf table keeps them."""
         columns: Columns = {"n": self.n} | {f"int{i}": column for i, column in enumerate(self.ints)}
         for i, (high, low) in enumerate(self.pairs):
             columns |= {f"high{i}": high, f"low{i}": low}
         return columns
+
+
+def _clear(pair: Pair, n: Index) -> Pair:
+    """Nothing where there are no events."""
+    is_empty = n == 0
+    if bool(is_empty.any()):
+        pair[0][is_empty] = pair[1][is_empty] = 0.0
+    return pair
 
 
 # Counts that are nearly always 0, as of NaN and of the infinities, are columns of one value: nothing to do.
@@ -135,7 +147,7 @@ class AxisSide:
     is_point: Mask
     following: Ticks
     n: Index
-    sums_at: Callable[[Index], Sums]
+    sums_at: Callable[[Index | slice], Sums]
 
 
 @record
@@ -159,8 +171,10 @@ class WorkingSet:
 
     def write_back(self, points: EndPoints) -> None:
         """Store the new end points."""
-        keep = (self.new.is_point & ~self.is_context).nonzero()[0]
-        gone, born = self.old.is_point & ~self.new.is_point, self.is_born
+        is_kept = self.new.is_point & ~self.is_context
+        keep = slice(None) if bool(is_kept.all()) else is_kept.nonzero()[0]
+        gone = (self.old.is_point & ~self.new.is_point).nonzero()[0]
+        born = self.is_born.nonzero()[0]
         columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
         columns |= self.new.sums_at(keep).columns()
         points.replace(
@@ -203,7 +217,7 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     is_changed, is_point = np.concatenate((steps.covered, _FALSE))[last_step], refs > 0
     old_n = known["n"][inherit]
     new_n = old_n + steps.n[last_step] * is_changed
-    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed, new_n)
+    sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
         AxisSide(~is_new, following, old_n, sums.old),
@@ -213,67 +227,68 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
 
 @record
 class _AxisSums:
-    """The sums along the axis, made where they are read: those inherited, and those that changed.
+    """The sums along the axis, read where they are needed: those before, and after them those that changed.
 
-    ``changed`` are those of the rows that changed, which ``rank`` numbers.
+    ``before`` and ``after`` are the places in ``sums`` of what held and of what holds from each point on.
     """
 
-    known: Sums
-    inherit: Index
-    changed: Sums
-    rank: Index
-    is_changed: Mask
-    new_n: Index
+    sums: Sums
+    before: Index
+    after: Index
 
     @staticmethod
     def over(
-        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask, new_n: Index
+        known: Columns, inherit: Index, steps: AxisSteps, last_step: Index, is_changed: Mask
     ) -> _AxisSums:
-        before = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
-        if not steps.ints and not steps.pairs:
-            return _AxisSums(before, inherit, before, inherit, is_changed, new_n)
-        before = Sums(before.n, [_shorten(column) for column in before.ints], before.pairs)
+        none = len(known["n"]) - 1
+        sums = Sums.from_columns(known.__getitem__, len(steps.ints), len(steps.pairs))
+        sums = Sums(sums.n, [_shorten(column) for column in sums.ints], sums.pairs)
         rows = is_changed.nonzero()[0]
+        inherited = inherit[rows]
         more = Sums(steps.n, steps.ints, steps.pairs).take(last_step[rows])
-        return _AxisSums(
-            *(before, inherit, before.take(inherit[rows]).add(more)),
-            *(is_changed.cumsum() - 1, is_changed, new_n),
-        )
+        heirs = (inherited < none).nonzero()[0]
+        if len(heirs) == len(rows):
+            changed = sums.take(inherited).add(more)
+        else:
+            changed = more.add_to_nothing()
+            changed = changed.put(heirs, sums.take(inherited[heirs]).add(more.take(heirs)))
+        after = inherit.copy()
+        after[rows] = np.arange(none + 1, none + 1 + len(rows))
+        return _AxisSums(sums.concat_with(changed), inherit, after)
 
-    def old(self, rows: Index) -> Sums:
-        return self.known.take(self.inherit[rows])
+    def old(self, rows: Index | slice) -> Sums:
+        return self.sums.take(self.before[rows])
 
-    def new(self, rows: Index) -> Sums:
-        if not self.known.ints and not self.known.pairs:
-            return Sums(self.new_n[rows], [], [])
-        changed = self.is_changed[rows].nonzero()[0]
-        if len(changed) == len(rows):
-            return self.changed.take(self.rank[rows])
-        return self.old(rows).put(changed, self.changed.take(self.rank[rows[changed]]))
+    def new(self, rows: Index | slice) -> Sums:
+        return self.sums.take(self.after[rows])
 
 
 def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     """Positions of the known end points and of the steps on the merged axis; which positions are new."""
-    place, is_same = _find_steps(known["group"], known["time"], steps)
-    fresh = (~is_same).nonzero()[0]
-    at_fresh = place[fresh] + np.arange(len(fresh))
-    is_new = np.zeros(len(known["time"]) + len(fresh), np.bool_)
-    is_new[at_fresh] = True
-    at_known = (~is_new).nonzero()[0]
-    at_steps = np.concatenate((at_known, _ZERO))[place]
-    at_steps[fresh] = at_fresh
+    last = len(known["time"]) - 1
+    if last >= 0 and known["group"][0] == known["group"][-1] == steps.group[0] == steps.group[-1]:
+        known_keys, step_keys = known["time"], steps.time
+    else:
+        known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
+    if len(known_keys) < len(step_keys):
+        at_known, at_steps, size = _place_among(known_keys, step_keys)
+    else:
+        at_steps, at_known, size = _place_among(step_keys, known_keys)
+    is_new = np.ones(size, np.bool_)
+    is_new[at_known] = False
     return at_known, at_steps, is_new
 
 
-def _find_steps(group: Index, time: Ticks, steps: AxisSteps) -> tuple[Index, Mask]:
-    """Before which end point each step stands, and whether it is at its place; both are sorted."""
-    last = len(time) - 1
-    if last >= 0 and group[0] == group[-1] == steps.group[0] == steps.group[-1]:
-        place = time.searchsorted(steps.time)
-        return place, time[np.minimum(place, last)] == steps.time
-    keys, step_keys = sort_keys([group, steps.group], [time, steps.time])
-    place = keys.searchsorted(step_keys)
-    return place, np.concatenate((keys, _MINUS_ONE))[place] == step_keys
+def _place_among(few: Index, many: Index) -> tuple[Index, Index, int]:
+    """Positions of few and of more sorted keys among all, each counted once; and how many those are."""
+    place = many.searchsorted(few)
+    is_met = many[np.minimum(place, len(many) - 1)] == few
+    met = is_met.cumsum()
+    at_few = np.arange(len(few)) + place - met + is_met
+    size = len(few) + len(many) - (int(met[-1]) if len(few) else 0)
+    is_other = np.ones(size, np.bool_)
+    is_other[at_few[~is_met]] = False
+    return at_few, is_other.nonzero()[0], size
 
 
 def _last_marked(positions: Index, size: int) -> Index:
@@ -298,5 +313,5 @@ def next_point(group: Index, time: Ticks, is_point: Mask) -> Ticks:
 def next_in_group(group: Index, time: Ticks) -> Ticks:
     """The time of the next row of the same group; its own time where there is none."""
     after = time.copy()
-    np.copyto(after[:-1], time[1:], where=group[1:] == group[:-1])
+    after[:-1] = np.where(group[1:] == group[:-1], time[1:], time[:-1])
     return after
