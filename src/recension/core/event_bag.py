@@ -265,8 +265,8 @@ def bag_changes(batch: EventBatch, considered: Mask, salt: Hashes | None = None)
     ``salt`` tells equal events of different sub-streams apart.
     """
     after = new_end(batch)
-    down = np.flatnonzero((batch.kind == RETRACT) & considered)
-    up = np.flatnonzero(considered & batch.is_data() & (after > batch.vs))
+    down = ((batch.kind == RETRACT) & considered).nonzero()[0]
+    up = (considered & batch.is_data() & (after > batch.vs)).nonzero()[0]
     start = combine(row_hash(batch.payload, len(batch)), batch.vs)
     row = np.concatenate([down, up])
     end = np.concatenate([batch.ve[down], after[up]])
@@ -283,7 +283,7 @@ def find_orphans(changes: BagChanges, live: EventCounts, size: int, is_exempt: M
         return orphan
     # Only what some retraction names can be missing.
     changes = changes.take(maybe_in(changes.key, named))
-    by_row = np.argsort(changes.row, kind="stable")  # two sorted runs
+    by_row = changes.row.argsort(kind="stable")  # two sorted runs
     changes = changes.take(by_row[order_of_hashes(changes.key[by_row])])
     while True:
         # A retraction that is not carried out still asks for its event; it announces nothing.
@@ -309,7 +309,7 @@ def find_unmatched(changes: BagChanges, live: EventCounts | None = None) -> Inde
 def _lowest_before(keys: Hashes, total: Index) -> Index:
     """The lowest total of its key before each row, at most 0."""
     group, sizes = group_sizes(keys)
-    first = np.cumsum(sizes) - sizes
+    first = sizes.cumsum() - sizes
     # One running minimum serves all keys: each is sunk below everything that the keys before it reached.
     sunk = -group * np.int64(len(total) + 1)
     before = np.concatenate([[0], np.minimum(total, 0)[:-1] + sunk[:-1]])
