@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core import netting
-from recension.core.netting import cancel, first_of_equal, order_of, order_of_hashes
+from recension.core.netting import cancel, expand, first_of_equal, order_of, order_of_hashes
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +55,14 @@ def test_every_removal_cancels_the_first_equal_addition_that_is_left(data: st.Da
 
 def _places(hashes: list[int], one: int) -> list[int]:
     return [place for place, other in enumerate(hashes) if other == one]
+
+
+@pytest.mark.parametrize("few", [0, 1024])
+@given(ranges=st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=30))
+def test_ranges_are_written_out(few: int, ranges: list[tuple[int, int]]) -> None:
+    first, last = np.array(ranges, np.int64).reshape(-1, 2).T
+    expected = [(i, at) for i, (start, stop) in enumerate(ranges) for at in range(start, stop)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(netting, "_FEW", few)
+        owner, at = expand(first, last)
+    assert list(zip(owner.tolist(), at.tolist(), strict=True)) == expected

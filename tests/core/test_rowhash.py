@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core.errors import SchemaError
-from recension.core.rowhash import column_hash, row_hash, rows_equal, rows_equal_at
+from recension.core.rowhash import column_hash, key_and_row_hash, row_hash, rows_equal, rows_equal_at
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int8": (pa.int8(), [-1, 0, 1, 127, None]),
@@ -110,3 +110,24 @@ def test_rows_are_equal_wherever_they_stand(name: str) -> None:
     # Also of a batch that is a part of a longer one.
     part = pa.record_batch([pa.array([values[0], *values], kind)], names=["x"]).slice(1)
     assert rows_equal_at(part.columns, left, right).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("keys", [["a"], ["b"], ["a", "b"], ["b", "a"], []])
+def test_hashes_of_keys_and_rows_together(keys: list[str]) -> None:
+    payload = pa.record_batch({"a": ["x", None, "a longer text"], "b": [1, 2, None], "c": [0.5, None, 1.0]})
+    of_keys, of_rows = key_and_row_hash(payload, keys, len(payload))
+    assert of_keys.tolist() == row_hash(payload.select(keys), len(payload)).tolist()
+    assert of_rows.tolist() == row_hash(payload).tolist()
+
+
+def test_rows_are_compared_where_the_columns_before_agree() -> None:
+    rows = pa.record_batch(
+        {
+            "a": [1, 1, 2, None, 1, 1, 3, None],
+            "b": [1.0, float("nan"), 2.0, 3.0, 1.0, float("nan"), 2.0, 3.0],
+            "c": ["x", "y", "z", None, "x", "z", "z", None],
+        }
+    )
+    left = np.arange(4)
+    assert rows_equal_at(rows.columns, left, left + 4).tolist() == [True, False, False, True]
+    assert rows_equal_at(rows.columns, left[2:3], left[2:3] + 4).tolist() == [False]

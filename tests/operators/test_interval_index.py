@@ -20,7 +20,8 @@ from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import identity, net_changes
 from recension.operators.state.event_store import EventStore
-from recension.operators.state.interval_index import IntervalIndex, StartIndex
+from recension.operators.state.interval_index import IntervalIndex
+from recension.operators.state.start_index import StartIndex
 
 # Group 2 differs from group 1 only in bits that the sort key leaves out.
 GROUPS = [1 << 63, (1 << 62) + 1, (1 << 62) + 2]
@@ -109,6 +110,37 @@ class AnyIndex(RuleBasedStateMachine):
 
 TestAnyIndex = AnyIndex.TestCase
 TestAnyIndex.settings = settings(stateful_step_count=20)
+
+
+@pytest.mark.parametrize("groups", [[1 << 63, 1 << 62, 5 << 60], GROUPS], ids=["own bits", "shared bits"])
+@pytest.mark.parametrize("last", [2**12, 2**50], ids=["exact starts", "coarse starts"])
+@pytest.mark.parametrize("asked_from", [0, -(2**60)])
+def test_many_overlaps(groups: list[int], last: int, asked_from: int) -> None:
+    """What need not be compared, as the search tells it exactly, is no other answer."""
+    rng = np.random.default_rng(1)
+    index, size = IntervalIndex(), 1500
+    group, vs = rng.choice(hashes(groups), size), rng.integers(0, last, size)
+    ve = vs + rng.integers(1, last // 4, size)
+    for part in np.split(np.arange(size), [1000, 1400]):
+        index.add(group[part], vs[part], ve[part], part.astype(np.uint64))
+    index.remove(index.find(np.arange(50, dtype=np.uint64)))
+    index.expire(last // 16)
+    lo = rng.integers(0, last, 300)
+    lo[0], hi = asked_from, lo + rng.integers(1, 100, 300)
+    for of in (hashes([*groups, 7]), hashes([(1 << 62) + 3])):
+        wanted = rng.choice(of, 300)
+        asked, at = index.find_overlaps(wanted, lo, hi)
+        found = zip(*(index.column(name, at).tolist() for name in ("group", "vs", "ve")), strict=True)
+        left = list(zip(group.tolist(), vs.tolist(), ve.tolist(), strict=True))[50:]
+        expected = [
+            (question, row)
+            for question, (g, begin, end) in enumerate(
+                zip(wanted.tolist(), lo.tolist(), hi.tolist(), strict=True)
+            )
+            for row in left
+            if row[0] == g and row[1] < end and row[2] > max(begin, last // 16)
+        ]
+        assert sorted(zip(asked.tolist(), found, strict=True)) == sorted(expected)
 
 
 def test_equal_events_are_found_one_by_one() -> None:

@@ -30,6 +30,8 @@ INSERT: Final = 0
 RETRACT: Final = 1
 CTI: Final = 2
 EXTERNAL_CTI: Final = 3
+# Columns of one value are shared up to so many rows.
+_SHARED: Final = 1 << 17
 KIND_NAMES: Final = ("insert", "retract", "cti", "external_cti")
 
 
@@ -139,12 +141,35 @@ def _element(
     return Cti(vs) if kind == CTI else ExternalCti(vs, ve, count)
 
 
+def all_insert(size: int) -> Kinds:
+    """The kinds of so many inserts; not to be written to, like the next two: batches share their memory."""
+    return _ALL_INSERT[:size] if size <= _SHARED else np.zeros(size, np.uint8)
+
+
+def all_forever(size: int) -> Ticks:
+    """FOREVER, so many times."""
+    return _ALL_FOREVER[:size] if size <= _SHARED else np.full(size, FOREVER)
+
+
+def all_zero(size: int) -> Ticks:
+    """0, so many times."""
+    return _ALL_ZERO[:size] if size <= _SHARED else np.zeros(size, np.int64)
+
+
+def _read_only(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    column.flags.writeable = False
+    return column
+
+
+_ALL_INSERT: Final = _read_only(np.zeros(_SHARED, np.uint8))
+_ALL_FOREVER: Final = _read_only(np.full(_SHARED, FOREVER))
+_ALL_ZERO: Final = _read_only(np.zeros(_SHARED, np.int64))
+
+
 def inserts(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> EventBatch:
     """A batch of inserts."""
     size = len(vs)
-    return EventBatch(
-        np.zeros(size, np.uint8), vs, ve, np.full(size, FOREVER), np.zeros(size, np.int64), payload
-    )  # fmt: skip
+    return EventBatch(all_insert(size), vs, ve, all_forever(size), all_zero(size), payload)
 
 
 def from_elements(elements: Iterable[Element], schema: pa.Schema) -> EventBatch:

@@ -220,7 +220,25 @@ def expand(first: Index, last: Index) -> tuple[Index, Index]:
     >>> [column.tolist() for column in expand(np.array([5, 9, 2]), np.array([7, 9, 4]))]
     [[0, 0, 2, 2], [5, 6, 2, 3]]
     """
-    size = np.maximum(last - first, 0)
+    if len(first) < _FEW:
+        size = np.maximum(last - first, 0)
+        end = size.cumsum()
+        owner = np.arange(len(size)).repeat(size)
+        return owner, np.arange(len(owner)) + (first - end + size).repeat(size)
+    used = (last > first).nonzero()[0]
+    return spread(used, first.take(used), last.take(used))
+
+
+def spread(names: Index, first: Index, last: Index) -> tuple[Index, Index]:
+    """The same of ranges none of which is empty, each with a name instead of its number.
+
+    Both columns are running sums: of 0 and 1 within a range, and of how far it is from one to the next.
+    """
+    size = last - first
     end = size.cumsum()
-    owner = np.arange(len(size)).repeat(size)
-    return owner, np.arange(len(owner)) + (first - end + size).repeat(size)
+    total = int(end[-1]) if len(end) else 0
+    name, at = np.zeros(total, np.int64), np.ones(total, np.int64)
+    name[:1], at[:1] = names[:1], first[:1]
+    name[end[:-1]] = np.diff(names)
+    at[end[:-1]] = first[1:] - last[:-1] + 1
+    return name.cumsum(out=name), at.cumsum(out=at)

@@ -37,6 +37,8 @@ _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _WORD: Final = 8
 # Up to so many words are hashed one after the other; the words of longer values are hashed apart and added.
 _FEW_WORDS: Final = 8
+# Which bits of a word belong to a value that ends after so many bytes of it; 8 and more: all.
+_KEPT: Final = np.array([2 ** (8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 _AT_ONCE: Final = 1 << 15
 
 
@@ -45,23 +47,50 @@ def row_hash(payload: pa.RecordBatch, size: int | None = None) -> Hashes:
     return _hash_rows(payload.columns, payload.num_rows if size is None else size, by_bits=False)
 
 
+def key_and_row_hash(payload: pa.RecordBatch, keys: Sequence[str], size: int) -> tuple[Hashes, Hashes]:
+    """`row_hash` of some of the columns, and of all; each column is hashed once."""
+    names = payload.schema.names
+    if not keys:
+        return np.full(size, _SEED), row_hash(payload, size)
+    own = [column_hash(column) for column in payload.columns]
+    of_keys = combine_all([own[names.index(key)] for key in keys], size)
+    is_first = names[: len(keys)] == list(keys)
+    return of_keys, combine_all(own[len(keys) :], size, of_keys) if is_first else combine_all(own, size)
+
+
 def _hash_rows(columns: Sequence[pa.Array], size: int, *, by_bits: bool) -> Hashes:
-    hashes = np.full(size, _SEED)
+    return combine_all([column_hash(column, by_bits=by_bits) for column in columns], size)
+
+
+def combine_all(columns: Sequence[Hashes], size: int, begin: Hashes | None = None) -> Hashes:
+    """The hashes of rows from those of their columns; ``begin`` are those of the columns before."""
+    if not columns:
+        return np.full(size, _SEED) if begin is None else begin
+    hashes = np.full(1, _SEED) if begin is None else begin
     for column in columns:
-        hashes = combine(hashes, column_hash(column, by_bits=by_bits))
+        hashes = combine(hashes, column)
     return hashes
 
 
 def combine(left: Hashes, right: npt.NDArray[np.uint64] | npt.NDArray[np.int64]) -> Hashes:
     """A hash of the pair; the order matters."""
-    return _mix(left * _GOLDEN ^ right.view(np.uint64))
+    return _mix_in_place(left * _GOLDEN ^ right.view(np.uint64))
 
 
 def _mix(words: Hashes) -> Hashes:
     """The finalizer of SplitMix64: a bijection in which every input bit reaches every output bit."""
-    words = (words ^ (words >> _30)) * _MIX_1
-    words = (words ^ (words >> _27)) * _MIX_2
-    return words ^ (words >> _31)
+    return _mix_in_place(words.copy())
+
+
+def _mix_in_place(words: Hashes) -> Hashes:
+    """The same, in the memory of the words: a long column takes longer to allocate than to compute."""
+    shifted = words >> _30
+    words ^= shifted
+    words *= _MIX_1
+    words ^= np.right_shift(words, _27, out=shifted)
+    words *= _MIX_2
+    words ^= np.right_shift(words, _31, out=shifted)
+    return words
 
 
 def column_hash(column: pa.Array, *, by_bits: bool = False) -> Hashes:
@@ -160,8 +189,9 @@ def _mix_once(word: int) -> int:
 
 def _hash_bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
     """Hash ``raw[starts:starts+lengths]`` a 64-bit word at a time, all rows abreast."""
-    hashes = _mix(lengths.astype(np.uint64) + _GOLDEN)
     longest = int(lengths.max(initial=0))
+    is_short = longest <= _FEW_WORDS * _WORD < len(lengths)
+    hashes = _hash_lengths(np.arange(longest + 1)).take(lengths) if is_short else _hash_lengths(lengths)
     if not longest:
         return hashes
     padded = np.concatenate([raw, np.zeros(_WORD, np.uint8)]) if _overruns(starts, lengths, raw) else raw
@@ -177,17 +207,25 @@ def _hash_bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) ->
     return hashes
 
 
+def _hash_lengths(lengths: Index) -> Hashes:
+    return _mix_in_place(lengths.astype(np.uint64) + _GOLDEN)
+
+
 def _chain_words(hashes: Hashes, starts: Index, lengths: Index, words: Hashes) -> Hashes:
     """The words of each value, one after the other."""
     shortest = int(lengths.min())
     for at in range(0, int(lengths.max()), _WORD):
         if at + _WORD <= shortest:
-            hashes = combine(hashes, words[starts + at])
-            continue
-        rows = np.flatnonzero(lengths > at)
-        word = words[starts[rows] + at]
-        spare = np.maximum(_WORD - (lengths[rows] - at), 0).astype(np.uint64) * np.uint64(8)
-        hashes[rows] = combine(hashes[rows], word & (np.uint64(0xFFFFFFFFFFFFFFFF) >> spare))
+            hashes = combine(hashes, words[starts + at if at else starts])
+        elif at < shortest:
+            word = words[starts + at if at else starts]
+            word &= _KEPT.take(lengths - at, mode="clip")
+            hashes = combine(hashes, word)
+        else:
+            rows = np.flatnonzero(lengths > at)
+            word = words[starts[rows] + at]
+            word &= _KEPT.take(lengths[rows] - at, mode="clip")
+            hashes[rows] = combine(hashes[rows], word)
     return hashes
 
 
@@ -259,17 +297,27 @@ def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     return same
 
 
-def rows_equal_at(columns: Iterable[pa.Array], left: Index, right: Index) -> Mask:
+def rows_equal_at(columns: Sequence[pa.Array], left: Index, right: Index) -> Mask:
     """The same of pairs of rows of one payload; plain numbers are compared where they stand."""
     same = np.ones(len(left), np.bool_)
-    for column in columns:
-        if is_plain(column):
-            values = column.to_numpy()
-            x, y = values[left], values[right]
-            same &= (x == y) if values.dtype.kind != "f" else (x == y) | (np.isnan(x) & np.isnan(y))
+    for place, column in enumerate(columns):
+        if place:  # of those that differ nothing more need be looked at
+            at = same.nonzero()[0]
+            if not len(at):
+                return same
+            same[at] = _equal_at(column, left.take(at), right.take(at))
         else:
-            same &= columns_equal(column.take(pa.array(left)), column.take(pa.array(right)))
+            same = _equal_at(column, left, right)
     return same
+
+
+def _equal_at(column: pa.Array, left: Index, right: Index) -> Mask:
+    if not is_plain(column):
+        return columns_equal(column.take(pa.array(left)), column.take(pa.array(right)))
+    values = column.to_numpy()
+    x, y = values.take(left), values.take(right)
+    same: Mask = x == y
+    return same if values.dtype.kind != "f" else same | (np.isnan(x) & np.isnan(y))
 
 
 def _to_comparable(column: pa.Array) -> pa.Array:

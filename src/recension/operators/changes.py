@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, all_zero
 from recension.core.netting import cancel, order_of
 from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
@@ -58,9 +58,13 @@ def plain_inserts(batch: EventBatch) -> NetChanges:
     return NetChanges(np.arange(len(batch)), batch.vs, batch.vs, batch.ve, nothing)
 
 
-def net_changes(batch: EventBatch) -> NetChanges:
-    """The net effect of a batch of inserts and retractions, in order of arrival."""
-    hashes = row_hash(batch.payload, len(batch))
+def net_changes(batch: EventBatch, hashes: Hashes | None = None) -> NetChanges:
+    """The net effect of a batch of inserts and retractions, in order of arrival.
+
+    ``hashes`` are those of the payloads, if they are known.
+    """
+    if hashes is None:
+        hashes = row_hash(batch.payload, len(batch))
     if not bool(batch.kind.any()):
         return NetChanges(np.arange(len(batch)), batch.vs, batch.vs, batch.ve, hashes)
     retract = batch.kind == RETRACT
@@ -145,16 +149,10 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
 
     The caller leaves out rows that change nothing (ruling A3).
     """
-    is_retraction = old != vs
-    is_insert = ~is_retraction
-    return EventBatch(
-        is_retraction.astype(np.uint8) * np.uint8(RETRACT),
-        vs,
-        np.where(is_insert, new, old),
-        np.where(is_insert, np.int64(FOREVER), new),
-        np.zeros(len(vs), np.int64),
-        payload,
-    )
+    is_insert = old == vs
+    kind = (~is_insert).view(np.uint8)  # a retraction is 1
+    new_ve = np.where(is_insert, np.int64(FOREVER), new)
+    return EventBatch(kind, vs, np.where(is_insert, new, old), new_ve, all_zero(len(vs)), payload)
 
 
 def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:

@@ -24,7 +24,7 @@ from recension.operators.base import Output
 from recension.operators.changes import changes, identity
 from recension.operators.matching import RIGHT, JoinSide, SideChanges, TwoSidedOperator, last_final_end
 from recension.operators.state.event_store import EventStore
-from recension.operators.state.interval_index import StartIndex
+from recension.operators.state.start_index import StartIndex
 
 
 class Clip(TwoSidedOperator):

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, inserts, null_payload, take_rows
-from recension.core.rowhash import Hashes, row_hash
+from recension.core.rowhash import Hashes, key_and_row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Operator
 from recension.operators.changes import NetChanges, changes, net_changes
@@ -89,8 +89,8 @@ class JoinSide:
 
     def net_changes_of(self, batch: EventBatch) -> SideChanges:
         """The net effect of a batch in which every element has its keys."""
-        change = net_changes(batch)
-        group = row_hash(batch.payload.select(list(self.keys)), len(batch))
+        group, hashes = key_and_row_hash(batch.payload, self.keys, len(batch))
+        change = net_changes(batch, hashes)
         if change.is_insert_only:
             return SideChanges(change, group, batch.payload)
         payload = take_rows(batch.payload, change.row)
@@ -161,6 +161,7 @@ class Matching:
     ) -> None:
         """``pairs``: are joined payloads wanted even where no predicate asks for them?"""
         self._live, self._joined, self._where, self._pairs = live, joined, where, pairs
+        self._columns = [joined.sources(side).names for side in (LEFT, RIGHT)]
 
     def meet(self, side: int, group: Hashes, lo: Ticks, hi: Ticks, payload: pa.RecordBatch) -> Meeting:
         """The events opposite that meet an event of ``side``, alive in ``[lo, hi)``, for each question."""
@@ -168,7 +169,7 @@ class Matching:
         at, x = other.find_overlaps(group, lo, hi)
         if not self._pairs and self._where is None:
             return Meeting(at, x, null_payload(0, self._joined.schema))
-        asking, met = take_rows(payload, at), other.payload(x)
+        asking, met = take_rows(payload.select(self._columns[side]), at), other.payload(x)
         joined = self._joined.join(asking, met) if side == LEFT else self._joined.join(met, asking)
         if self._where is None:
             return Meeting(at, x, joined)
@@ -184,11 +185,13 @@ def pair_changes(change: NetChanges, meeting: Meeting, other: EventStore) -> Eve
     #   x                 |---------|
     #   pair              S   A     B
     """
-    vs, ve = other.column("vs", meeting.x), other.column("ve", meeting.x)
-    start = np.maximum(change.vs.take(meeting.at), vs)
-    new = np.maximum(start, np.minimum(change.new.take(meeting.at), ve))
-    if change.is_insert_only:
+    start, ve = other.column("vs", meeting.x), other.column("ve", meeting.x)
+    np.maximum(start, change.vs.take(meeting.at), out=start)
+    new = change.new.take(meeting.at)
+    np.minimum(new, ve, out=new)
+    if change.is_insert_only:  # lifetimes that meet have something in common
         return inserts(start, new, meeting.joined)
+    np.maximum(new, start, out=new)
     old = np.maximum(start, np.minimum(change.old.take(meeting.at), ve))
     return changes(start, old, new, meeting.joined)
 

@@ -13,12 +13,14 @@ import pyarrow.compute as pc
 from recension.core.batch import (
     CTI,
     EXTERNAL_CTI,
-    INSERT,
     KIND_NAMES,
     RETRACT,
     EventBatch,
     Kinds,
     Mask,
+    all_forever,
+    all_insert,
+    all_zero,
     take_rows,
 )
 from recension.core.errors import FormatError
@@ -114,8 +116,7 @@ def _describe_fault(reason: str, at: int, read: _RowColumns) -> str:
 def _normalize(batch: EventBatch) -> EventBatch:
     """What an element's kind does not use takes its fixed value, whatever the file says there."""
     if batch.has_only_inserts():
-        size = len(batch)
-        return replace(batch, new_ve=np.full(size, FOREVER), count=np.zeros(size, np.int64))
+        return replace(batch, new_ve=all_forever(len(batch)), count=all_zero(len(batch)))
     is_cti, is_external = batch.kind == CTI, batch.kind == EXTERNAL_CTI
     return EventBatch(
         batch.kind,
@@ -152,7 +153,7 @@ class _RowColumns:
     def kinds(self) -> Kinds:
         """The kind of each row, `_UNKNOWN` where it has none we know."""
         if self.layout.is_table:
-            return np.full(len(self), INSERT, np.uint8)
+            return all_insert(len(self))
         column = self._column(KIND)
         if not pa.types.is_dictionary(column.type):
             return _kind_codes(column)
@@ -196,9 +197,9 @@ class _RowColumns:
 
     def counts(self) -> tuple[Ticks, Mask]:
         """The counts of external CTIs, and which rows have one."""
-        column = self._column(COUNT)
-        if column.null_count == len(column):
-            return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        column = self._find_column(COUNT)
+        if column is None or column.null_count == len(column):
+            return all_zero(len(self)), np.zeros(len(self), np.bool_)
         counts: Ticks = self._convert(column, lambda c: c.cast(pa.int64()), COUNT).fill_null(-1).to_numpy()
         return counts, counts >= 0
 
@@ -221,15 +222,17 @@ class _RowColumns:
         return self._convert(column, lambda c: cast_exactly(c, field.type), field.name)
 
     def _column(self, name: str) -> pa.Array:
-        if name in self.rows.schema.names:
-            return self.rows.column(name)
-        return pa.nulls(len(self), pa.int64())
+        column = self._find_column(name)
+        return pa.nulls(len(self), pa.int64()) if column is None else column
+
+    def _find_column(self, name: str) -> pa.Array | None:
+        return self.rows.column(name) if name in self.rows.schema.names else None
 
     def times(self, name: str) -> Ticks:
         """A column of times; FOREVER where the file says nothing."""
-        column = self._column(name)
-        if column.null_count == len(column):
-            return np.full(len(column), FOREVER)
+        column = self._find_column(name)
+        if column is None or column.null_count == len(column):
+            return all_forever(len(self))
         if is_text(column.type):
             column = self._convert(column, lambda c: ticks_from_text(c, self.layout.kind), name)
         elif not pa.types.is_int64(column.type):

@@ -38,8 +38,9 @@ class Arena:
         self._room: Columns = {name: np.empty(0, kind) for name, kind in self._types.items()}
 
     def append(self, columns: Mapping[str, Column], order: npt.NDArray[np.int64] | None = None) -> None:
-        """Add rows at the end, in another order if one is given."""
-        start, self._size = self._size, self._size + len(next(iter(columns.values())))
+        """Add rows at the end; with an ``order`` those that it names, in that order."""
+        size = len(next(iter(columns.values()))) if order is None else len(order)
+        start, self._size = self._size, self._size + size
         for name, room in self._room.items():
             if len(room) < self._size:
                 room = empty(max(_LEAST_ROOM, 2 * self._size), room.dtype)
@@ -49,6 +50,11 @@ class Arena:
                 room[start : self._size] = columns[name]
             else:  # the order names rows that are there: to check that again would cost a copy
                 np.take(columns[name], order, out=room[start : self._size], mode="clip")
+
+    @property
+    def room(self) -> int:
+        """How many rows the memory held is enough for."""
+        return len(next(iter(self._room.values())))
 
     def truncate(self, size: int) -> None:
         """Keep the first ``size`` rows."""

@@ -39,18 +39,23 @@ class EventStore(IntervalIndex):
 
         ``group`` has one entry per change, ``payload`` the rows of the batch that the changes name.
         """
-        known = np.flatnonzero(change.old != change.vs)
+        known = np.flatnonzero(change.old != change.vs) if not change.is_insert_only else ()
         if len(known):
             found = self.find(identity(change.hash[known], change.vs[known], change.old[known]))
             self.remove(found[found >= 0])
-        stays = np.flatnonzero((change.new > change.vs) & (change.new > self._expired_until))
+        is_open = change.new > np.maximum(change.vs, self._expired_until)
+        if change.is_insert_only and bool(is_open.all()):
+            tag = identity(change.hash, change.vs, change.new)
+            self.insert(group, change.vs, change.new, tag, payload)
+            return
+        stays = np.flatnonzero(is_open)
         vs, ve = change.vs[stays], change.new[stays]
         tag = identity(change.hash[stays], vs, ve)
         self.insert(group[stays], vs, ve, tag, take_rows(payload, change.row[stays]))
 
     def payload(self, at: Index) -> pa.RecordBatch:
         """The payloads of the events at these positions."""
-        return self._store.take(self.column("row", at))
+        return self._store.take_at(self.rows, at)
 
     def _let_go(self, rows: Index) -> None:
         super()._let_go(rows)

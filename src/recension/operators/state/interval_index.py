@@ -20,7 +20,6 @@ Cost        O((q + m) log n) for q questions and m answers, if the lengths of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -31,38 +30,19 @@ from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
 from recension.core.memory import keep_columns
 from recension.core.netting import cancel, distinct, expand
-from recension.core.rowhash import Hashes, combine
+from recension.core.rowhash import Hashes
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
 from recension.operators.state.interval_log import IntervalLog
-from recension.operators.state.sort_key import SortKey, group_bits, level_bits, offset
+from recension.operators.state.interval_search import ArenaRun, RunSearch
+from recension.operators.state.sort_key import LEVELS, SortKey, level_bits, levels_of, may_unite
 
 # A run is merged with the one before it when it has grown to a quarter of its length.
 _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
-_FIRST_LOOK: Final = 4
 _NO_ROW: Final = -1
-
-
-@dataclass(slots=True, eq=False)
-class _ArenaRun:
-    """Rows ``start`` to ``stop`` of the arena, sorted by key, with the greatest length in each class.
-
-    No two runs ever have the same serial number.
-    """
-
-    serial: int
-    start: int
-    stop: int
-    levels: Index
-    longest: Hashes
-    tags: Hashes | None = None
-    by_tag: Index | None = None
-
-    def __len__(self) -> int:
-        return self.stop - self.start
 
 
 class IntervalIndex:
@@ -86,7 +66,7 @@ class IntervalIndex:
 
     def _clear(self) -> None:
         self._arena.clear()
-        self._runs: list[_ArenaRun] = []
+        self._runs: list[ArenaRun] = []
         self._key: SortKey | None = None
         self._credit = 0
 
@@ -111,6 +91,11 @@ class IntervalIndex:
         """Memory held."""
         return self._arena.nbytes()
 
+    @property
+    def rows(self) -> Index:
+        """The row of every interval by position."""
+        return self._arena["row"]
+
     def column(self, name: str, at: Index) -> Column:
         """``group``, ``vs``, ``ve``, ``tag`` or an extra column of the intervals at these positions."""
         return self._arena[name].take(at)
@@ -120,33 +105,11 @@ class IntervalIndex:
         lo = np.maximum(lo, self._expired_until)
         if not self._runs or not len(lo):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        first, last = self._ranges(group, lo, hi)
-        segments = first.shape[1]
-        owner, at = expand(first.ravel(), last.ravel())
-        question = owner if segments == 1 else owner // segments
-        hit = self._arena["ve"].take(at) > lo.take(question)
-        hit &= self._arena["vs"].take(at) < hi.take(question)
-        hit &= self._arena["group"].take(at) == group.take(question)
-        keep = np.flatnonzero(hit)
-        return question.take(keep), at.take(keep)
+        return self._search().find_overlaps(group, lo, hi)
 
-    def _ranges(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
-        """The positions of the candidates: a row per question, a column per run and length class."""
+    def _search(self) -> RunSearch:
         assert self._key is not None
-        order = np.argsort(group_bits(group) | self._key.code(offset(lo)))  # sorted needles share cache lines
-        needle, low, high = group_bits(group[order]), offset(lo[order]), offset(hi[order]) - np.uint64(1)
-        upper = needle | self._key.code(high)
-        width = sum(len(run.levels) for run in self._runs)
-        first, last = np.empty((len(lo), width), np.int64), np.empty((len(lo), width), np.int64)
-        column = 0
-        for run in self._runs:
-            keys = self._arena["key"][run.start : run.stop]
-            for bits, longest in zip(level_bits(run.levels), run.longest, strict=True):
-                lower = needle | self._key.code(low - np.minimum(low, longest))
-                first[order, column] = np.searchsorted(keys, bits | lower) + run.start
-                last[order, column] = np.searchsorted(keys, bits | upper, "right") + run.start
-                column += 1
-        return first, last
+        return RunSearch(self._arena, self._runs, self._key)
 
     def find(self, tags: Hashes) -> Index:
         """The position of an interval with each tag, -1 if there is none; equal tags get different ones."""
@@ -163,7 +126,7 @@ class IntervalIndex:
         found: Index = at[self._arena["ve"][at] > self._expired_until]
         return found
 
-    def _find_tags(self, run: _ArenaRun, wanted: Hashes) -> Index:
+    def _find_tags(self, run: ArenaRun, wanted: Hashes) -> Index:
         if run.tags is None or run.by_tag is None:
             tags = self._arena["tag"][run.start : run.stop]
             order = np.argsort(tags)
@@ -206,10 +169,13 @@ class IntervalIndex:
     def _append_sorted(self, fresh: Columns, keep: int) -> None:
         """One run from ``fresh`` and all runs but the first ``keep``."""
         start = self._runs[keep].start if keep < len(self._runs) else len(self._arena)
+        order = np.argsort(fresh["key"])
         if start < len(self._arena):
-            live = self._part_live(start)
-            fresh = {name: np.concatenate([self._arena[name].take(live), fresh[name]]) for name in fresh}
-        order = np.argsort(fresh["key"], kind="stable" if start < len(self._arena) else None)
+            live, size = self._part_live(start) - start, len(self._arena) - start
+            fresh = {name: np.concatenate([self._arena[name][start:], fresh[name]]) for name in fresh}
+            # Sorted runs one after the other are quickly merged.
+            sorted_runs = np.concatenate([live, order + size])
+            order = sorted_runs.take(np.argsort(fresh["key"].take(sorted_runs), kind="stable"))
         self._arena.truncate(start)
         self._arena.append(fresh, order)
         del self._runs[keep:]
@@ -227,18 +193,21 @@ class IntervalIndex:
         if (log := self._log or self._paused_log) is not None:
             log.let_go(rows)
 
-    def _run(self, start: int, stop: int) -> _ArenaRun:
+    def _run(self, start: int, stop: int) -> ArenaRun:
         """Sorted rows of the arena as a run."""
-        begin, end = offset(self._arena["vs"][start:stop]), offset(self._arena["ve"][start:stop])
-        levels = self._arena["key"][start:stop] >> np.uint64(60)
-        bounds = np.flatnonzero(np.diff(levels, prepend=levels[:1] + np.uint64(1)))
-        longest = np.maximum.reduceat(np.maximum(begin, end) - begin, bounds)
+        vs = self._arena["vs"][start:stop]
+        # What is dead ends before it begins.
+        length = np.maximum(self._arena["ve"][start:stop], vs)
+        length -= vs
+        first = np.searchsorted(self._arena["key"][start:stop], level_bits(LEVELS))
+        levels = np.flatnonzero(np.diff(first, append=stop - start))
+        longest = np.maximum.reduceat(length.view(np.uint64), first[levels])
         self._serial += 1
-        return _ArenaRun(self._serial, start, stop, levels[bounds].astype(np.int64), longest)
+        return ArenaRun(self._serial, start, stop, levels, longest)
 
-    def _rebuild(self, fresh: Columns | None = None) -> None:
-        """One run from everything that is alive, and ``fresh``."""
-        live = self._part_live(0)
+    def _rebuild(self, fresh: Columns | None = None, live: Index | None = None) -> None:
+        """One run from everything that is alive, and ``fresh``; ``live`` if it is known what is."""
+        live = self._part_live(0) if live is None else live
         columns = {name: self._arena[name].take(live) for name in self._columns()}
         if fresh is not None:
             columns = {name: np.concatenate([column, fresh[name]]) for name, column in columns.items()}
@@ -263,7 +232,21 @@ class IntervalIndex:
         if 2 * self._credit >= len(self._arena) > 0:
             self._credit = 0
             if 2 * self.count_live() <= len(self._arena):
-                self._rebuild()
+                self._compact()
+
+    def _compact(self) -> None:
+        """One run from everything that is alive, mostly with the keys it has."""
+        live = self._part_live(0)
+        keys = self._arena["key"].take(live)
+        if not len(live) or len(self._runs) > 1 or may_unite(levels_of(keys)):
+            self._rebuild(live=live)
+            return
+        columns = {name: self._arena[name].take(live) for name in self._arena}
+        if self._arena.room > _RATIO * len(live) + _GRACE:
+            self._arena.clear()
+        self._arena.truncate(0)
+        self._arena.append(columns)
+        self._runs = [self._run(0, len(live))]
 
     def parts(self, name: str) -> dict[str, Any]:
         """The state under names that begin with ``name``."""
@@ -358,49 +341,3 @@ class IntervalIndex:
 
     def _columns(self) -> tuple[str, ...]:
         return ("group", "vs", "ve", "tag", *self.extras)
-
-
-class StartIndex(IntervalIndex):
-    """Instants as intervals of one tick, whose runs are therefore sorted by (group, instant)."""
-
-    def insert(self, group: Hashes, at: Ticks) -> None:
-        """Add instants."""
-        self.add(group, at, at + 1, combine(group, at))
-
-    def remove_at(self, group: Hashes, at: Ticks) -> None:
-        """Remove instants, one for each that is named and there."""
-        found = self.find(combine(group, at))
-        self.remove(found[found >= 0])
-
-    def find_next(self, group: Hashes, after: Ticks, before: Ticks) -> Ticks:
-        """The first instant of the group strictly between ``after`` and ``before``; ``before`` if none is.
-
-        Cost: a search, then as many steps as dead or foreign instants lie in the way.
-        """
-        if not self._runs or not len(after):
-            return before.copy()
-        first, last = self._ranges(group, after, before)
-        question, nearest = np.repeat(np.arange(len(after)), first.shape[1]), before.copy()
-        todo, first, last, width = np.arange(first.size), first.ravel(), last.ravel(), _FIRST_LOOK
-        while len(todo):
-            stop = np.minimum(first + width, last)
-            owner, at = expand(first, stop)
-            asked = question[todo[owner]]
-            vs = self._arena["vs"][at]
-            hit = (vs > after[asked]) & (vs < before[asked]) & (self._arena["group"][at] == group[asked])
-            hit &= self._arena["ve"][at] > self._expired_until
-            np.minimum.at(nearest, asked[hit], vs[hit])
-            # Instants that share a key are in no order: what was found stands when the key has changed.
-            go_on = self._find_undecided(owner[hit], at[hit], stop, last)
-            todo, first, last, width = todo[go_on], stop[go_on], last[go_on], 2 * width
-        return nearest
-
-    def _find_undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
-        """Which ranges have more to look at: those without a hit, or with one of the same key as the next."""
-        keys = self._arena["key"]
-        found = np.full(len(stop), -1)
-        found[owner[::-1]] = at[::-1]
-        more = np.flatnonzero(stop < last)
-        decided = (found[more] >= 0) & (keys[found[more]] != keys[stop[more]])
-        rest: Index = more[~decided]
-        return rest

@@ -177,6 +177,17 @@ class RowStore:
         block = self._blocks[int(self._firsts.searchsorted(numbers[0], "right")) - 1]
         return block.rows.slice(int(block.places(numbers)[0]), 1)
 
+    def take_at(self, numbers: Index, at: Index) -> pa.RecordBatch:
+        """The rows with the numbers at these places. The other numbers may be of rows that are not there."""
+        if len(numbers) > len(at) or not self.schema.names:
+            return self.take(numbers.take(at))
+        self._before_taking(len(at))
+        if len(self._blocks) != 1:
+            return self.take(numbers.take(at))
+        # Each row is taken several times: it is looked up once.
+        block = self._blocks[0]
+        return take_rows(block.rows, block.places(np.maximum(numbers, block.first)).take(at))
+
     def _before_taking(self, rows: int) -> None:
         if len(self._blocks) > 1 and _RATIO * rows >= self._size:
             self._unite(0, len(self._blocks))

@@ -26,6 +26,7 @@ _SIGN: Final = np.uint64(2**63)
 _ENDLESS: Final = 15
 _OF_ONE: Final = 1023 >> 2
 _FEW: Final = 4
+LEVELS: Final = np.arange(_ENDLESS + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,10 @@ class SortKey:
         """Do all these starts have codes of their own?"""
         low, high = _span(vs)
         return low >= self.origin and (high - self.origin) >> self.shift < 2**_TIME_BITS
+
+    def is_exact_before(self, hi: Ticks) -> bool:
+        """Do the codes of starts that `fits` allows tell which are before each of these times?"""
+        return self.shift == 0 and int(offset(hi).min()) > self.origin
 
     def pack(self, group: Hashes, vs: Ticks, ve: Ticks) -> Hashes:
         """The keys of events."""
@@ -78,17 +83,35 @@ def _levels(vs: Ticks, ve: Ticks) -> Index:
     with the next longer one: the candidates that adds are few, and every class costs a search.
     """
     length = (ve.view(np.uint64) - vs.view(np.uint64)).astype(np.float64)
-    levels = np.minimum((length.view(np.int64) >> 54) - _OF_ONE, _ENDLESS - 1)
+    levels: Index = np.minimum((length.view(np.int64) >> 54) - _OF_ONE, _ENDLESS - 1)
     levels[ve == FOREVER] = _ENDLESS
-    members = np.bincount(levels, minlength=_ENDLESS + 1)
-    united = np.arange(len(members))
+    united = _unite(np.bincount(levels, minlength=_ENDLESS + 1))
+    if united is not None:
+        levels = united.take(levels)
+    return levels
+
+
+def _unite(members: Index) -> Index | None:
+    """What becomes of each class that has so many members; None if nothing is to be united."""
+    members, united = members.copy(), np.arange(len(members))
     present = np.flatnonzero(members[:_ENDLESS])
+    is_alone = True
     for shorter, longer in pairwise(present.tolist()):
         if _FEW * members[shorter] <= members[longer]:
             united[united == shorter] = longer
             members[longer] += members[shorter]
-    result: Index = united[levels]
-    return result
+            is_alone = False
+    return None if is_alone else united
+
+
+def may_unite(levels: Index) -> bool:
+    """Has one of these classes so few members that it is better united with another?"""
+    return _unite(np.bincount(levels, minlength=_ENDLESS + 1)) is not None
+
+
+def levels_of(keys: Hashes) -> Index:
+    """The length classes in keys."""
+    return (keys >> np.uint64(_GROUP_BITS + _TIME_BITS)).view(np.int64)
 
 
 def level_bits(levels: Index) -> Hashes:

@@ -317,10 +317,11 @@ def _without_nulls(values: pa.Array, other: float) -> pa.Array:
 
 def _split_finite(numbers: Floats) -> tuple[Floats, Index, Index]:
     """Numbers with 0 for all that is not finite; and counts of NaN and of the infinities."""
-    usual = np.abs(numbers) <= _LARGEST
-    if bool(usual.all()):
+    # With a NaN among them neither holds.
+    if float(numbers.max(initial=0.0)) <= _LARGEST and float(numbers.min(initial=0.0)) >= -_LARGEST:
         nothing = constant(0, len(numbers))
         return numbers, nothing, nothing
+    usual = np.abs(numbers) <= _LARGEST
     too_large = np.isfinite(numbers) & ~usual
     if bool(too_large.any()):
         raise TooLargeError(float(numbers[np.argmax(too_large)]))

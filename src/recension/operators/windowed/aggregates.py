@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows, take_values
-from recension.core.netting import expand
+from recension.core.netting import expand, order_of
 from recension.core.records import record
 from recension.core.rowhash import rows_equal_at
-from recension.core.ticks import FOREVER, Ticks
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
 from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.chunks import add_prefix, take_prefix
@@ -332,35 +332,60 @@ def emit(
     if pairs.slot is not None:
         low, had, has = low[pairs.slot], had[pairs.slot], has[pairs.slot]
     stays = pairs.was & pairs.now
-    stays[stays] = rows_equal_at(results.columns, pairs.old_row[stays], pairs.new_row[stays])
+    both = stays.nonzero()[0]
+    stays[both] = rows_equal_at(results.columns, pairs.old_row.take(both), pairs.new_row.take(both))
     kept, moves = _keep(index, stays, low, had, has)
     is_gone, has_come = pairs.was & (had > kept), pairs.now & (has > kept)
     is_gone[moves] = has_come[moves] = False
     goes, comes = is_gone.nonzero()[0], has_come.nonzero()[0]
     changed = np.concatenate((goes, comes))
-    shown = index.expand(kept[changed], np.concatenate((had[goes], has[comes])))
+    shown = index.expand(kept.take(changed), np.concatenate((had.take(goes), has.take(comes))))
     # What goes stands before what comes.
-    changed, start, end, at = changed[shown.stretch], shown.start, shown.end, shown.count_before(len(goes))
+    changed, start, end, at = (
+        changed.take(shown.stretch),
+        shown.start,
+        shown.end,
+        shown.count_before(len(goes)),
+    )
     vs = np.concatenate((low[moves], start))
     before = np.concatenate((had[moves], end[:at], start[at:]))
     after = np.concatenate((has[moves], start[:at], end[at:]))
     row = np.concatenate((pairs.old_row[moves], pairs.old_row[changed[:at]], pairs.new_row[changed[at:]]))
-    if index.emits_in_order:
-        order = order_of_changes(vs, before, after)
-    else:
+    if not index.emits_in_order:
         # By group and time, and at each place the retraction first: three sorted runs, which are merged.
         order = np.argsort(np.concatenate((moves, changed)), kind="stable")
-    row = row[order]
-    keys = index.keys_of(results.group[row])
+    elif index.is_fixed and _are_inside(vs):
+        order = _order_of_windows(shown.low, at)
+    else:
+        order = order_of_changes(vs, before, after)
+    row = row.take(order)
+    keys = index.keys_of(results.group.take(row))
     own = [take_values(column, row) for column in results.columns]
     payload = pa.RecordBatch.from_arrays([*keys.columns, *own], schema=schema)
-    return changes(vs[order], before[order], after[order], payload)
+    return changes(vs.take(order), before.take(order), after.take(order), payload)
+
+
+def _are_inside(starts: Ticks) -> bool:
+    """Is no start an end of time, where windows with different numbers may start?"""
+    low, high = int(starts.min(initial=FOREVER)), int(starts.max(initial=BEGINNING))
+    return low > BEGINNING and high < FOREVER
+
+
+def _order_of_windows(window: Index, gone: int) -> Index:
+    """As `order_of_changes` for windows with these numbers, which are closer together than their starts.
+
+    The first ``gone`` of them are retracted.
+    """
+    place = window - window.min(initial=FOREVER)
+    place <<= 1
+    place[gone:] += 1
+    return order_of(place)
 
 
 def _keep(index: WindowIndex, stays: Mask, low: Index, had: Index, has: Index) -> tuple[Index, Index]:
     """Up to where each stretch is left as it is; and which ones move their ends, as the answer ``stays``."""
     if index.is_fixed:
-        return np.where(stays, np.minimum(had, has), low), _NONE
+        return np.where(stays, np.minimum(had, has), low) if bool(stays.any()) else low, _NONE
     is_same = stays & (had == has)
     may_move = index.moves == "both" or ((has < had) & (index.moves == "shorten"))
     return np.where(is_same, had, low), (stays & ~is_same & may_move).nonzero()[0]

@@ -83,7 +83,7 @@ class DenseAxis:
             parts = None if has_low else dd.exact_parts(high, most)
             if parts is None:
                 return None
-            sums = [np.cumsum(self._change(part)[at]) for part in parts]
+            sums = [np.cumsum(self._change(part).take(at)) for part in parts]
             totals.append(dd.add_up(sums, len(at)))
         return totals
 

@@ -30,7 +30,10 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """``a + b`` and its exact rounding error."""
     total = a + b
     part = total - a
-    return total, (a - (total - part)) + (b - part)
+    error = total - part
+    error = np.subtract(a, error, out=error)
+    error += np.subtract(b, part, out=part)
+    return total, error
 
 
 def add(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
@@ -61,14 +64,21 @@ def exact_parts(values: Floats, most: int) -> list[Floats] | None:
     that takes many parts: the values are of very different sizes.
     """
     parts, rest = list[Floats](), values
-    while largest := float(np.abs(rest).max(initial=0.0)):
+    while largest := _greatest(rest):
         if len(parts) == _MOST_PARTS or not largest <= _LARGEST:
             return None
         bound = math.ldexp(1.0, math.frexp(largest)[1] + most.bit_length())
-        part = (rest + bound) - bound
+        part = rest + bound
+        part -= bound
+        rest = np.subtract(rest, part, out=rest if parts else None)
         parts.append(part)
-        rest = rest - part
     return parts
+
+
+def _greatest(values: Floats) -> float:
+    """The greatest by size; NaN if there is one."""
+    high, low = float(values.max(initial=0.0)), float(values.min(initial=0.0))
+    return high if high != high else max(high, -low)
 
 
 def add_up(parts: Sequence[Floats], size: int) -> tuple[Floats, Floats]:

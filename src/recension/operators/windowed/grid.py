@@ -56,7 +56,9 @@ class Grid:
         ):
             raise RecensionError(NEAR_GAP)
         first = self._first_overlapping(vs)
-        return first, np.where(ve == vs, first, np.maximum(first, self._first_starting_from(ve)))
+        stop = np.maximum(first, self._first_starting_from(ve))
+        is_empty = ve == vs
+        return first, np.where(is_empty, first, stop) if bool(is_empty.any()) else stop
 
     def _first_overlapping(self, vs: Ticks) -> Index:
         """The first window that an event starting at ``vs`` overlaps."""
@@ -66,7 +68,9 @@ class Grid:
         if self.hop == 1:
             return self._cut_at_until(np.where(vs < self._start_of_high_numbers, vs, add(vs, -hops)) + 1)
         whole, rest = self._divide(vs)
-        return self._cut_at_until(whole - hops + (rest >= past))
+        whole -= hops
+        whole += rest >= past
+        return self._cut_at_until(whole)
 
     def _first_starting_from(self, ve: Ticks) -> Index:
         """The first window that starts at or after ``ve``; FOREVER for an event that never ends."""
@@ -74,13 +78,19 @@ class Grid:
             window = np.where(ve <= self._end_of_low_numbers, add(ve, self.size), ve)
         else:
             whole, rest = self._divide(ve)
-            window = whole + (rest > self.offset)
-        return self._cut_at_until(np.where(ve == FOREVER, np.int64(FOREVER), window))
+            window = whole
+            window += rest > self.offset
+        is_endless = ve == FOREVER
+        if bool(is_endless.any()):
+            window = np.where(is_endless, np.int64(FOREVER), window)
+        return self._cut_at_until(window)
 
     def _divide(self, times: Ticks) -> tuple[Index, Index]:
         """Quotient and remainder by the hop; the remainder takes a product, not another division."""
         whole = times // self.hop
-        return whole, times - whole * self.hop
+        rest = whole * -self.hop
+        rest += times
+        return whole, rest
 
     @property
     def _end_of_low_numbers(self) -> int:

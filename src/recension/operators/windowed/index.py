@@ -73,7 +73,7 @@ class Stretches:
     @property
     def group(self) -> Index:
         """The group of each."""
-        return self.axis_group[self.rows]
+        return self.axis_group.take(self.rows)
 
     @property
     def low(self) -> Index:
@@ -252,11 +252,11 @@ def changed_stretches(
     work: WorkingSet, at: Index, low: Index, ends: tuple[Index, Index], write_back: Callable[[], None]
 ) -> WindowChange:
     """The stretches at some places of the merged axis, shown from ``low`` to ``ends`` before and after."""
-    own, old_end, new_end = low[at], ends[0][at], ends[1][at]
+    own, old_end, new_end = low.take(at), ends[0].take(at), ends[1].take(at)
 
     def stretches_of(side: AxisSide, end: Index) -> Stretches:
         slot = (end > own).nonzero()[0]
-        rows = at[slot]
+        rows = at.take(slot)
         return Stretches(slot, rows, work.group, low, side.following, side.sums_at(rows))
 
     return WindowChange(

@@ -44,6 +44,11 @@ ENDLESS: Final = "windows over an event that never ends go on for ever: name a l
 _NONE: Final = np.zeros(0, np.int64)
 
 
+def _is_all(limit: Index | np.int64) -> bool:
+    """Is it known that nothing is beyond the limit?"""
+    return not isinstance(limit, np.ndarray) and limit == FOREVER
+
+
 class Numbering(Protocol):
     """Windows by their numbers. BEGINNING and FOREVER are before and after all of them."""
 
@@ -92,9 +97,9 @@ class NumberedIndex(WindowIndex):
             return self._move_to(watermark)
         work = merge_steps(self._points, self._steps(batch, group, amounts, coming))
         low, had, has = self._compare(work, watermark)
-        most = np.maximum(had, has)
-        at = ((most > low) & ~work.is_context).nonzero()[0]
-        self._refuse_many(low[at], most[at])
+        high = np.maximum(had, has)
+        at = ((high > low) & ~work.is_context).nonzero()[0]
+        self._refuse_many(low.take(at), high.take(at))
 
         def write_back() -> None:
             work.write_back(self._points)
@@ -191,7 +196,7 @@ class NumberedIndex(WindowIndex):
         # Where nothing changed only the windows that came into view are new.
         low = np.where(work.is_changed, work.time, np.maximum(work.time, limits[0]))
         had, has = (
-            np.where(side.n > 0, np.minimum(end, limit), work.time)
+            np.where(side.n > 0, end if _is_all(limit) else np.minimum(end, limit), work.time)
             for side, limit in zip((work.old, work.new), limits, strict=True)
         )
         return low, had, has

@@ -32,6 +32,8 @@ _SHORT: Final = 256  # rows of which there is little to spare
 _ZERO: Final = np.zeros(1, np.int64)
 _MINUS_ONE: Final = np.full(1, -1)
 _FALSE: Final = np.zeros(1, np.bool_)
+_CLOSE: Final = 8  # keys that span so many times their count are marked instead of searched for
+_KNOWN, _STEP = np.uint8(1), np.uint8(2)
 
 
 @record
@@ -54,9 +56,10 @@ class Sums:
     def add(self, by: Sums) -> Sums:
         """Row by row the two together; a row without events left has no rounding error left either."""
         n = self.n + by.n
-        pairs = []
-        for pair, more in zip(self.pairs, by.pairs, strict=True):
-            pairs.append(_clear(dd.add(pair, more), n))
+        pairs = [dd.add(pair, more) for pair, more in zip(self.pairs, by.pairs, strict=True)]
+        if pairs and bool((is_empty := n == 0).any()):
+            for part in (part for pair in pairs for part in pair):
+                part[is_empty] = 0.0
         return Sums(n, [_add(a, b) for a, b in zip(self.ints, by.ints, strict=True)], pairs)
 
     def concat_with(self, other: Sums) -> Sums:
@@ -72,8 +75,8 @@ class Sums:
 
     def take(self, rows: Index) -> Sums:
         """Some of the rows."""
-        pairs = [(high[rows], low[rows]) for high, low in self.pairs]
-        return Sums(self.n[rows], [_take(column, rows) for column in self.ints], pairs)
+        pairs = [(high.take(rows), low.take(rows)) for high, low in self.pairs]
+        return Sums(self.n.take(rows), [_take(column, rows) for column in self.ints], pairs)
 
     def put(self, rows: Index, sums: Sums) -> Sums:
         """The same with others in some of the rows; its own columns may be written to."""
@@ -110,7 +113,7 @@ def _clear(pair: Pair, n: Index) -> Pair:
 
 
 def _take(column: Index, rows: Index) -> Index:
-    return constant(int(column[0]), len(rows)) if is_constant(column) and len(column) else column[rows]
+    return constant(int(column[0]), len(rows)) if is_constant(column) and len(column) else column.take(rows)
 
 
 def _add(one: Index, other: Index) -> Index:
@@ -175,11 +178,10 @@ class WorkingSet:
         keep = slice(None) if bool(is_kept.all()) else is_kept.nonzero()[0]
         gone = (self.old.is_point & ~self.new.is_point).nonzero()[0]
         born = self.is_born.nonzero()[0]
-        columns: Columns = {"group": self.group[keep], "time": self.time[keep], "refs": self.refs[keep]}
+        columns: Columns = {name: getattr(self, name)[keep] for name in ("group", "time", "refs")}
         columns |= self.new.sums_at(keep).columns()
-        points.replace(
-            self.extract, columns, (self.group[born], self.time[born]), (self.group[gone], self.time[gone])
-        )
+        come, went = ((self.group.take(at), self.time.take(at)) for at in (born, gone))
+        points.replace(self.extract, columns, come, went)
 
 
 def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
@@ -211,12 +213,14 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     known = {name: np.concatenate((column, _ZERO)) for name, column in own.items() if name != "refs"}
     known["group"][-1] = -1
     after = (~is_new).cumsum()
-    inherit = np.where(known["group"][after - 1] == group, after - 1, len(at_known))
-    following = np.where(known["group"][after] == group, known["time"][after], time)
+    following = np.where(known["group"].take(after) == group, known["time"].take(after), time)
+    after -= 1
+    inherit = np.where(known["group"].take(after) == group, after, len(at_known))
     last_step = _last_marked(at_steps, len(is_new))
-    is_changed, is_point = np.concatenate((steps.covered, _FALSE))[last_step], refs > 0
-    old_n = known["n"][inherit]
-    new_n = old_n + steps.n[last_step] * is_changed
+    is_changed, is_point = np.concatenate((steps.covered, _FALSE)).take(last_step), refs > 0
+    old_n = known["n"].take(inherit)
+    new_n = np.where(is_changed, steps.n.take(last_step), 0)
+    new_n += old_n
     sums = _AxisSums.over(known, inherit, steps, last_step, is_changed)
     return WorkingSet(
         extract, group, time, refs, is_new, is_context, is_changed,
@@ -270,6 +274,12 @@ def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
         known_keys, step_keys = known["time"], steps.time
     else:
         known_keys, step_keys = sort_keys([known["group"], steps.group], [known["time"], steps.time])
+    size = len(known_keys) + len(step_keys)
+    if last >= 0 and size > _SHORT:
+        low = min(int(known_keys[0]), int(step_keys[0]))
+        span = max(int(known_keys[-1]), int(step_keys[-1])) - low + 1
+        if span <= _CLOSE * size:
+            return _interleave_close(known_keys - low, step_keys - low, span)
     if len(known_keys) < len(step_keys):
         at_known, at_steps, size = _place_among(known_keys, step_keys)
     else:
@@ -277,6 +287,15 @@ def _interleave(known: Columns, steps: AxisSteps) -> tuple[Index, Index, Mask]:
     is_new = np.ones(size, np.bool_)
     is_new[at_known] = False
     return at_known, at_steps, is_new
+
+
+def _interleave_close(known: Index, steps: Index, span: int) -> tuple[Index, Index, Mask]:
+    """The same of keys from 0 to ``span`` that lie close together: marked, not searched for."""
+    marks = np.zeros(span, np.uint8)
+    marks[known] = _KNOWN
+    marks[steps] = marks.take(steps) | _STEP
+    marks = marks.take(marks.nonzero()[0])
+    return (marks & _KNOWN).nonzero()[0], (marks & _STEP).nonzero()[0], marks == _STEP
 
 
 def _place_among(few: Index, many: Index) -> tuple[Index, Index, int]:
