@@ -32,6 +32,7 @@ _SEGMENT: Final = 1 << _BITS
 _SLACK: Final = 1 << 17  # rows that are never worth cleaning: what changes often dies by itself
 _LEAST: Final = 1 << 15
 _CHUNK: Final = 1 << 23
+_AT_ONCE: Final = 1 << 12  # rows written column by column
 _IN_USE: Final = 0.5
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -144,18 +145,19 @@ class LeafLog:
         """Replace the leaves of some groups by new ones, which follow each other in ``columns``."""
         numbers = [columns[name].view(np.int64) for name in self._types]
 
-        def lay_side_by_side(start: int, stop: int) -> Index:
-            part = np.empty((len(numbers), stop - start), np.int64)
-            for own, column in zip(part, numbers, strict=True):
-                own[:] = column[start:stop]
-            return part.T
+        def write_between(rows: Index, start: int) -> None:
+            # Little by little, so that what is written in a column is still in the cache for the next one.
+            for at in range(0, len(rows), _AT_ONCE):
+                part = rows[at : at + _AT_ONCE]
+                for place, column in enumerate(numbers):
+                    part[:, place] = column[start + at : start + at + len(part)]
 
-        self._replace(groups, sizes, lay_side_by_side)
+        self._replace(groups, sizes, write_between)
         self._clean(2 * len(columns["time"]))
 
-    def _replace(self, groups: Index, sizes: Index, rows_between: Callable[[int, int], Index]) -> None:
+    def _replace(self, groups: Index, sizes: Index, write: Callable[[Index, int], None]) -> None:
         self._release(groups, self.sizes(groups))
-        self._leaves["address"][groups] = self._append(sizes, rows_between)
+        self._leaves["address"][groups] = self._append(sizes, write)
         self._leaves["rows"][groups] = sizes
 
     def trim(self, groups: Index, sizes: Index) -> None:
@@ -170,7 +172,7 @@ class LeafLog:
     def _release(self, groups: Index, sizes: Index) -> None:
         """So many rows of some leaves are no longer in use."""
         if len(self._used):
-            used = sizes.nonzero()[0]
+            used = (sizes > 0).nonzero()[0]
             if not len(used):
                 return
             if len(used) < len(groups):
@@ -189,7 +191,7 @@ class LeafLog:
             self._used -= rows.astype(np.int64)
             self.rows -= int(sizes.sum())
 
-    def _append(self, sizes: Index, rows_between: Callable[[int, int], Index]) -> Index:
+    def _append(self, sizes: Index, write: Callable[[Index, int], None]) -> Index:
         """Write leaves at the tail, and in further segments if there is more than fits; where they are."""
         ends = sizes.cumsum()
         address, rows = ends - sizes, int(ends[-1]) if len(ends) else 0
@@ -202,7 +204,7 @@ class LeafLog:
                 self._move_tail()
                 continue
             start = (self._tail << _BITS) + int(self._written[self._tail])
-            self._rows_at(start, stop - before)[:] = rows_between(before, stop)
+            write(self._rows_at(start, stop - before), before)
             address[done:fit] += start - before
             self._written[self._tail] += stop - before
             self._all_written += stop - before
@@ -257,7 +259,11 @@ class LeafLog:
     def _write_again(self, groups: Index) -> None:
         sizes = self.sizes(groups)
         leaves = self._gather_rows(self._addresses(groups, sizes))
-        self._replace(groups, sizes, lambda start, stop: leaves[start:stop])
+
+        def write(rows: Index, start: int) -> None:
+            rows[:] = leaves[start : start + len(rows)]
+
+        self._replace(groups, sizes, write)
 
     def _free_empty(self) -> None:
         if not self._is_emptied:

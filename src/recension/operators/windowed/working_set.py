@@ -200,9 +200,9 @@ def _merge(extract: LeafExtract, steps: AxisSteps) -> WorkingSet:
     own = extract.columns
     at_known, at_steps, is_new = _interleave(own, steps)
     group, time, refs = np.zeros((3, len(is_new)), np.int64)
-    group[at_known], time[at_known], refs[at_known] = own["group"], own["time"], own["refs"]
-    group[at_steps], time[at_steps] = steps.group, steps.time
-    refs[at_steps] += steps.refs
+    group[at_known], time[at_known] = own["group"], own["time"]
+    group[at_steps], time[at_steps], refs[at_steps] = steps.group, steps.time, steps.refs
+    refs[at_known] += own["refs"]
     if bool((refs < 0).any()):
         raise never_inserted_error()
     is_context = np.zeros(len(is_new), np.bool_)
