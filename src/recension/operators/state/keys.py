@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, Mask, take_rows
+from recension.core.batch import Index, Mask, can_repeat, repeat_row, take_rows
 from recension.core.change_log import Change
 from recension.core.errors import RecensionError
 from recension.core.memory import is_bounded, zeros
@@ -129,7 +129,7 @@ class KeyIndex:
     """From key rows to numbers and back."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self._schema, self._can_repeat = schema, can_repeat(schema)
         self._number_name = "#"
         while self._number_name in schema.names:
             self._number_name += "#"
@@ -211,6 +211,8 @@ class KeyIndex:
 
     def rows(self, numbers: Index) -> pa.RecordBatch:
         """The key rows of the given numbers."""
+        if self._can_repeat and 0 < len(numbers) <= _FEW and bool((numbers == numbers[0]).all()):
+            return repeat_row(self._rows.look_at(numbers[:1]), len(numbers))
         latest = self._find_in_latest(numbers)
         return self._stored_rows(numbers) if latest is None else latest
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index, Mask, null_payload, take_rows
+from recension.core.batch import Index, Mask, can_repeat, null_payload, repeat_row, take_rows
 from recension.core.change_log import Change
 from recension.core.memory import keep_batch, longest_copy
 from recension.operators.state.block_table import BlockTable
@@ -89,7 +89,7 @@ class RowStore:
         while name in schema.names:
             name += "#"
         self.key = (name,)
-        self._is_plain = all(map(_is_plain, schema.types))
+        self._can_repeat = can_repeat(schema)
         self.clear()
 
     def clear(self) -> None:
@@ -158,10 +158,8 @@ class RowStore:
         if not len(numbers) or not self.schema.names:
             return null_payload(0, self.schema)
         self._before_taking(len(numbers))
-        if self._is_plain and len(numbers) <= _FEW and bool((numbers == numbers[0]).all()):
-            values = self.look_at(numbers[:1]).columns
-            columns = [pa.repeat(value[0], len(numbers)) for value in values]
-            return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        if self._can_repeat and len(numbers) <= _FEW and bool((numbers == numbers[0]).all()):
+            return repeat_row(self.look_at(numbers[:1]), len(numbers))
         blocks, order = self._split(numbers)
         parts = [take_rows(block.rows, block.places(own)) for block, own in blocks]
         if len(parts) == 1:
@@ -296,11 +294,6 @@ def _make_block(numbers: Index, rows: pa.RecordBatch) -> _Block:
     first, size = int(numbers[0]), len(numbers)
     is_dense = int(numbers[-1]) - first + 1 == size
     return _Block(keep_batch(rows), first, size, None if is_dense else numbers, left=size)
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    """Can Arrow repeat a value of it?"""
-    return bool(pa.types.is_primitive(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
