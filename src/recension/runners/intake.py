@@ -209,7 +209,9 @@ class Intake:
     def _judge_parts(self, parts: Mapping[Any, Data], arrival: Arrival) -> Push:
         """Data by partition."""
         if arrival.partition is not None:
-            raise RecensionError(f"{self._source.name}: data by partition says already of which one each is")
+            raise RecensionError(
+                f"{self._source.name}: give the data by partition, or pass partition=, not both"
+            )
         first, found, places = self.rows + 1, list[ReadRows](), list[Placement]()
         for partition, data in parts.items():
             read = self._read(data, replace(arrival, partition=partition), first)
@@ -253,7 +255,7 @@ class Intake:
         """Refuse a later reading of a session where those before it were not pushed."""
         if self._reached is not None and not reading.is_whole and reading.begin not in self._reached:
             raise RecensionError(
-                f"{self._source.name}: {reading} does not follow what was pushed here: push the readings of "
+                f"{self._source.name}: {reading} does not follow what was pushed here: push the results of "
                 "a session in order, or session.history()"
             )
 

@@ -121,7 +121,7 @@ class FragmentRun:
         for vertex, t in told.items():
             self._step({vertex: Flow([], t)})
         for output in self._outputs:
-            output.give(answer, takes_part=bool(packets) or bool(flows))
+            output.give(answer, takes_part=bool(packets or flows or told))
         answer.no_effect_before |= self._no_effect_before()
         answer.dropped |= self.engine.take_dropped()
 
