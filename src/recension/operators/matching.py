@@ -185,9 +185,9 @@ def pair_changes(change: NetChanges, meeting: Meeting, other: EventStore) -> Eve
     #   x                 |---------|
     #   pair              S   A     B
     """
-    start, ve = other.column("vs", meeting.x), other.column("ve", meeting.x)
+    start = other.column("vs", meeting.x)
     np.maximum(start, change.vs.take(meeting.at), out=start)
-    new = change.new.take(meeting.at)
+    ve, new = other.column("ve", meeting.x), change.new.take(meeting.at)
     np.minimum(new, ve, out=new)
     if change.is_insert_only:  # lifetimes that meet have something in common
         return inserts(start, new, meeting.joined)

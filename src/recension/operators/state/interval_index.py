@@ -42,6 +42,8 @@ from recension.operators.state.sort_key import LEVELS, SortKey, level_bits, leve
 _RATIO = 4
 # How many rows a call of `expire` may look at for free.
 _GRACE = 1024
+# So much more room than needed is kept: the next rows would take new memory.
+_SPARE: Final = 8
 _NO_ROW: Final = -1
 
 
@@ -242,7 +244,7 @@ class IntervalIndex:
             self._rebuild(live=live)
             return
         columns = {name: self._arena[name].take(live) for name in self._arena}
-        if self._arena.room > _RATIO * len(live) + _GRACE:
+        if self._arena.room > _SPARE * len(live) + _GRACE:
             self._arena.clear()
         self._arena.truncate(0)
         self._arena.append(columns)
