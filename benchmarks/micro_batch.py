@@ -82,7 +82,8 @@ def arriving(folder: Path, rate: int, seconds: float) -> Iterator[threading.Thre
         for number in range(int(seconds / PERIOD)):
             time.sleep(max(0.0, began + number * PERIOD - time.time()))
             stamps = pa.array(np.full(rows, int(time.time() * 1e6))).cast(pa.timestamp("us", "UTC"))
-            columns = {"ts": stamps, "key": luck.integers(0, KEYS, rows), "value": luck.integers(0, 9, rows)}
+            keys = work.texts(luck.integers(0, KEYS, rows))
+            columns = {"ts": stamps, "key": keys, "value": luck.random(rows)}
             hidden = folder / f".{number:06}"
             pq.write_table(pa.table(columns), hidden)
             os.rename(hidden, folder / f"{number:06}.parquet")

@@ -48,6 +48,14 @@ def _cells(result: Result, results: Iterable[Result]) -> list[str]:
     ]
 
 
+def markdown(table: Table) -> str:
+    """A table as it stands in the guide."""
+    lines = [[str(column.header) for column in table.columns]]
+    lines.append(["---"] * len(table.columns))
+    lines += [list(row) for row in zip(*(map(str, column.cells) for column in table.columns), strict=True)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def save(results: Iterable[Result], folder: Path, suffix: str = "") -> Path:
     """Write the results as JSON; gives the file."""
     folder.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 versions=${*:-"none 4.1.3 4.2.1 4.3.0"}
 tests="tests/runners/spark/stream/test_answers.py tests/runners/spark/stream/test_restart.py
 tests/runners/spark/stream/test_chained.py tests/runners/spark/sinks tests/transcripts/test_spark_batch.py
-tests/runners/spark/kafka"
+tests/runners/spark/kafka tests/runners/spark/lake"
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
@@ -24,7 +24,7 @@ for version in $versions; do
         "$python" -m pip install --quiet --disable-pip-version-check "$wheel"
     else
         "$python" -m pip install --quiet --disable-pip-version-check \
-            "$wheel[spark,testing]" "pyspark==$version" pytest duckdb
+            "$wheel[spark,kafka,testing]" "pyspark==$version" pytest duckdb
         for jars in kafka_jars lake_jars; do
             (cd "$place" && "$python" -m scripts.$jars) || true
         done

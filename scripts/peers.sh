@@ -1,5 +1,6 @@
 #!/bin/sh
-# Environments of their own, under .peers, for what people would pick instead; then the table of all.
+# Environments of their own, under .peers, for what people would pick instead; then the table of all over W1-W3,
+# and that of NEXMark. With options, only the former.
 # Usage: scripts/peers.sh [--events N] [--only TEXT]
 set -eu
 cd "$(dirname "$0")/.."
@@ -26,4 +27,5 @@ install bytewax bytewax==0.21.1 pyarrow
 install pathway pathway==0.33.0 pyarrow pandas
 install flink apache-flink==2.3.0 pyarrow
 .venv/bin/python -m scripts.peer_jars || true
-exec .venv/bin/python -m benchmarks.peers "$@"
+.venv/bin/python -m benchmarks.peers "$@"
+[ $# -gt 0 ] || .venv/bin/python -m benchmarks nexmark --peers

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -114,7 +115,10 @@ def write(settings: Settings, folder: Path) -> None:
         (folder / name).mkdir(parents=True)
         ends = [0, *np.searchsorted(arrivals[name], last, side="right")]
         for step, (start, stop) in enumerate(pairwise(ends)):
-            pq.write_table(table.slice(start, stop - start), folder / name / f"{step:05}.parquet")
+            file = folder / name / f"{step:05}.parquet"
+            pq.write_table(table.slice(start, stop - start), file)
+            # Spark takes files in the order of these times.
+            os.utime(file, (step, step))
     (folder / "side").mkdir()
     pq.write_table(side_table(), folder / "side" / "00000.parquet")
     ctis = [t - settings.lateness for t in last]

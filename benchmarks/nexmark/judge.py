@@ -181,8 +181,8 @@ def differences(ours: pa.Table, theirs: pa.Table) -> tuple[int, int]:
 
     with duckdb.connect() as connection:
         connection.sql("SET TimeZone = 'UTC'")
-        connection.register("ours", _without_zones(ours))
-        connection.register("theirs", _without_zones(theirs.select(ours.column_names)))
+        connection.register("ours", without_zones(ours))
+        connection.register("theirs", without_zones(theirs.select(ours.column_names)))
         missing = _count(connection, "FROM theirs EXCEPT ALL FROM ours")
         return missing, _count(connection, "FROM ours EXCEPT ALL FROM theirs")
 
@@ -206,7 +206,8 @@ def _count(connection: Any, sql: str) -> int:
     return int(connection.sql(f"SELECT count(*) AS n FROM ({sql})").to_arrow_table()["n"][0].as_py())
 
 
-def _without_zones(table: pa.Table) -> pa.Table:
+def without_zones(table: pa.Table) -> pa.Table:
+    """All times are in UTC, and compared without saying so."""
     naive = pa.timestamp("us")
     fields = [
         field.with_type(naive) if pa.types.is_timestamp(field.type) else field for field in table.schema

@@ -21,14 +21,15 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Result
+from benchmarks.harness import ONE_THREAD, Result
 from benchmarks.nexmark.generator import Settings, write
 from benchmarks.nexmark.judge import SQL, differences
+from benchmarks.peers.worker import FAILED, Answer
 from benchmarks.report import machine, save
 
-EVENTS, QUICK = 1_000_000, 100_000
+EVENTS, QUICK, WITH_PEERS = 1_000_000, 100_000, 200_000
+SECONDS = 120.0
 WAYS = ("perfect", "eager", "duckdb")
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _WIDTH = 150
 _DUCKDB = "DuckDB, one shot"
 
@@ -68,27 +69,42 @@ class Outcome:
 def main(arguments: list[str]) -> None:
     """What the command does."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks nexmark", description=__doc__)
-    parser.add_argument("--events", type=int, default=EVENTS, help="persons, auctions and bids together")
+    parser.add_argument(
+        "--events",
+        type=int,
+        help=f"persons, auctions and bids together; {EVENTS:,}, or {WITH_PEERS:,} with --peers",
+    )
     parser.add_argument("--revisions", type=float, default=0.0, help="the share of bids that are corrected")
     parser.add_argument("--queries", default=",".join(SQL), help="such as q4,q5")
     parser.add_argument(
         "--spark", nargs="?", const="stream,batch", help="on Spark instead: stream, batch, or by itself both"
     )
-    asked = parser.parse_args(arguments)
+    parser.add_argument(
+        "--peers", action="store_true", help="beside Flink SQL and Spark's own operators (see `make peers`)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="with --peers: for a query on a system"
+    )
+    options = parser.parse_args(arguments)
     out = Console()
     if not out.is_terminal:
         out = Console(width=_WIDTH)
     out.print(", ".join(f"{key} {value}" for key, value in machine().items()), style="dim")
-    queries = asked.queries.split(",")
-    if asked.revisions and "q12" in queries:
+    queries = options.queries.split(",")
+    if options.revisions and "q12" in queries:
         queries.remove("q12")
         out.print("q12 is left out: a corrected bid has no one time of arrival")
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(asked.events, revisions=asked.revisions)
-        if asked.spark:
+        events = options.events or (WITH_PEERS if options.peers else EVENTS)
+        settings = Settings(events, revisions=options.revisions)
+        if options.peers:
+            from benchmarks.nexmark.peers import compare
+
+            compare(settings, Path(folder), queries, options.seconds, out)
+        elif options.spark:
             from benchmarks.nexmark.spark import measure_spark
 
-            measure_spark(settings, Path(folder), queries, asked.spark.split(","), out)
+            measure_spark(settings, Path(folder), queries, options.spark.split(","), out)
         else:
             found = _measure(settings, Path(folder), queries, out)
             out.print(f"saved as {save(found, Path('bench-results'))}")
@@ -120,18 +136,24 @@ def _measure(settings: Settings, folder: Path, queries: list[str], out: Console)
 
 
 def _outcome(name: str, events: int, folder: Path) -> Outcome:
-    took = {way: _run_alone(name, folder, way) for way in WAYS}
+    took = {way: run_alone(name, folder, way) for way in WAYS}
+    if failures := [f"{way} {found[FAILED]}" for way, found in took.items() if FAILED in found]:
+        raise SystemExit(f"nexmark: {name}, {', '.join(failures)}")
     ours = {way: folder / "answers" / f"{name}-{way}.parquet" for way in WAYS}
     theirs = pq.read_table(ours.pop("duckdb"))
     wrong = {way: differences(pq.read_table(file), theirs) for way, file in ours.items()}
     return Outcome(name, events, took, wrong)
 
 
-def _run_alone(name: str, folder: Path, way: str) -> dict[str, Any]:
-    """In a process of its own, so that its peak memory is its own too."""
+def run_alone(name: str, folder: Path, way: str, seconds: float | None = None) -> Answer:
+    """In a process of its own, so that its peak memory is its own too; or why there is no answer."""
     command = [sys.executable, "-m", "benchmarks.nexmark.local", name, str(folder), way]
-    done = subprocess.run(command, env=os.environ | _ONE_THREAD, stdout=subprocess.PIPE, check=False)
+    environment = os.environ | ONE_THREAD
+    try:
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {FAILED: f"over {seconds:.0f} s"}
     if done.returncode:
-        raise SystemExit(f"nexmark: {name}, {way}, failed (exit code {done.returncode})")
-    took: dict[str, Any] = json.loads(done.stdout)
+        return {FAILED: f"failed (exit code {done.returncode})"}
+    took: Answer = json.loads(done.stdout)
     return took

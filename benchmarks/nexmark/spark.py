@@ -65,9 +65,9 @@ def measure_spark(
             table.add_column(column, justify="right")
     chosen = [{"stream": _stream, "batch": _batch}[name] for name in ways]
     for way in chosen:
-        _outcome(way, spark, "q0", small, folder / "warm-up", settings)
+        _outcome(way, spark, "q0", small, folder / "warm-up")
     for name in queries:
-        found = [_outcome(way, spark, name, files, folder / name, settings) for way in chosen]
+        found = [_outcome(way, spark, name, files, folder / name) for way in chosen]
         cells = [cell for outcome in found for cell in outcome.cells(settings.events)]
         table.add_row(name, *cells)
         print(name, *cells, sep="  ", file=sys.stderr, flush=True)
@@ -78,11 +78,11 @@ def measure_spark(
         raise SystemExit(f"not what DuckDB says: {', '.join(wrong)}")
 
 
-def _outcome(way: Any, spark: Any, name: str, files: Path, place: Path, settings: Settings) -> Outcome:
+def _outcome(way: Any, spark: Any, name: str, files: Path, place: Path) -> Outcome:
     """On a busy machine Spark does not always wait until a worker has started; it is asked again then."""
     for turn in range(_TURNS):
         try:
-            answer, batches, seconds = way(spark, name, files, place / f"{way.__name__}{turn}", settings)
+            answer, batches, seconds = way(spark, name, files, place / f"{way.__name__}{turn}")
         except Exception as why:
             failure = str(why).splitlines()[0][:60]
             if "failed to connect back" not in str(why):
@@ -93,13 +93,18 @@ def _outcome(way: Any, spark: Any, name: str, files: Path, place: Path, settings
     return Outcome(failure=failure)
 
 
-def _stream(
-    spark: Any, name: str, files: Path, place: Path, settings: Settings
-) -> tuple[pa.Table, int, float]:
+def _stream(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Table, int, float]:
     """The answer by the changelog, how many micro-batches there were and how long they took."""
+    answer, progress = our_stream(spark, name, files, place)
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000
+    return answer, len(progress), seconds
+
+
+def our_stream(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Table, list[Any]]:
+    """The answer by the changelog, and what Spark reports of each micro-batch."""
     query = QUERIES[name]().consistency(rc.MIDDLE)
     sources = _sources(query)
-    lag = {source: f"{settings.lateness // SECOND}s" for source in sources if source not in TABLES}
+    lag = {source: f"{Settings.lateness // SECOND}s" for source in sources if source not in TABLES}
     frame = rc.spark.stream(
         spark,
         query,
@@ -113,14 +118,11 @@ def _stream(
     )
     running.awaitTermination()
     progress = [p for p in running.recentProgress if p["durationMs"].get("addBatch")]
-    seconds = sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000
     reader = open_stream(place / "log")
-    return reconstitute(reader, reader.schema).to_arrow(), len(progress), seconds
+    return reconstitute(reader, reader.schema).to_arrow(), progress
 
 
-def _batch(
-    spark: Any, name: str, files: Path, place: Path, settings: Settings
-) -> tuple[pa.Table, int, float]:
+def _batch(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Table, int, float]:
     query, began = QUERIES[name](), time.perf_counter()
     frames = {source: spark.read.parquet(str(files / source)) for source in _sources(query)}
     rc.spark.batch(spark, query, frames).write.parquet(str(place))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,13 +20,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from scripts.peer_jars import folder
 
 from benchmarks.peers.data import write
+from benchmarks.peers.homes import HOMES, NotInstalledError, start
 from benchmarks.report import machine
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
 WORKLOADS = ("W1", "W2", "W3")
 EVENTS, SMALL, WIDTH = 1_000_000, 2_000, 170
 
@@ -78,7 +76,7 @@ def main() -> None:
     """Measure everybody, compare the answers, print one table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--events", type=int, default=EVENTS)
-    parser.add_argument("--homes", type=Path, default=ROOT / ".peers", help="the environments of the peers")
+    parser.add_argument("--homes", type=Path, default=HOMES, help="the environments of the peers")
     parser.add_argument(
         "--only", default="", help="peers with this in their names; DuckDB and ours in any case"
     )
@@ -110,17 +108,12 @@ def _measure(peer: Peer, homes: Path, place: Path) -> dict[str, dict[str, Any]]:
 
 
 def _run(peer: Peer, homes: Path, workload: str, place: Path, answer: Path) -> dict[str, Any]:
-    python = homes / peer.home / "bin" / "python" if peer.home else Path(sys.executable)
-    if not python.exists():
-        return {"failed": "not installed"}
-    jars = folder("flink")
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT) if peer.home else f"{ROOT / 'src'}:{ROOT}",
-        "FLINK_JARS": str(jars),
-        "HADOOP_CLASSPATH": ":".join(map(str, jars.glob("*hadoop*.jar"))),
-        **peer.environment,
-    }
-    command = [str(python), str(HERE / peer.script), workload, str(place), str(answer)]
+    try:
+        there = start(peer.home, HERE / peer.script, homes)
+    except NotInstalledError as why:
+        return {"failed": str(why)}
+    command = [*there.command, workload, str(place), str(answer)]
+    environment = there.environment | peer.environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"failed": done.stderr.strip().splitlines()[-1][:80] if done.stderr.strip() else "failed"}

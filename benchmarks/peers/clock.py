@@ -30,9 +30,9 @@ def run(answer: Answer) -> None:
     with tempfile.TemporaryDirectory() as place:
         answer(workload, folder / "small", Path(place, "out"))
     shutil.rmtree(out, ignore_errors=True)
-    wall, cpu = time.perf_counter(), _processor_seconds()
+    wall, cpu = time.perf_counter(), processor_seconds()
     found = answer(workload, folder, out)
-    seconds, cpu = time.perf_counter() - wall, _processor_seconds() - cpu
+    seconds, cpu = time.perf_counter() - wall, processor_seconds() - cpu
     took = {"seconds": seconds, "cpu_seconds": cpu, "peak_mb": _peak_mb()}
     if found is not None:
         out.mkdir(parents=True)
@@ -54,7 +54,8 @@ def _family() -> list[Path]:
     return [Path("/proc", str(pid)) for pid in family]
 
 
-def _processor_seconds() -> float:
+def processor_seconds() -> float:
+    """Of this process and of all that it started and that live."""
     fields = [(process / "stat").read_text().rsplit(")", 1)[1].split() for process in _family()]
     return sum(int(field[11]) + int(field[12]) for field in fields) / _TICKS
 

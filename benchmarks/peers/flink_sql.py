@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pyflink.table import EnvironmentSettings, TableEnvironment
-
 from benchmarks.peers.clock import run
 
 _INPUT = """
@@ -50,7 +48,7 @@ _OPTIONS = {
 
 def answer(workload: str, folder: Path, out: Path) -> None:
     """By one job."""
-    tables = environment()
+    tables = environment(_OPTIONS)
     names, more = (("left", "right"), ", `until` TIMESTAMP_LTZ(6)") if workload == "W2" else (("feed",), "")
     for name in names:
         created = _INPUT.format(name=name, more=more, folder=folder)
@@ -60,11 +58,13 @@ def answer(workload: str, folder: Path, out: Path) -> None:
     tables.execute_sql(_WORKLOADS[workload]).wait()
 
 
-def environment() -> Any:
+def environment(options: dict[str, str]) -> Any:
     """With the jars for Parquet beside this environment."""
+    from pyflink.table import EnvironmentSettings, TableEnvironment
+
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     jars = sorted(Path(os.environ["FLINK_JARS"]).glob("*.jar"))
-    for name, value in (_OPTIONS | {"pipeline.jars": ";".join(f"file://{jar}" for jar in jars)}).items():
+    for name, value in (options | {"pipeline.jars": ";".join(f"file://{jar}" for jar in jars)}).items():
         tables.get_config().set(name, value)
     return tables
 

@@ -106,10 +106,10 @@ def test_rows_are_equal_wherever_they_stand(name: str) -> None:
     rows = pa.record_batch([pa.array(values, kind)], names=["x"])
     left, right = (at.ravel() for at in np.indices((len(values), len(values))))
     expected = rows_equal(rows.take(pa.array(left)), rows.take(pa.array(right)), len(left))
-    assert rows_equal_at(rows, left, rows, right).tolist() == expected.tolist()
-    # Of two batches, the second of which is a part of a longer one.
+    assert rows_equal_at(rows.columns, left, right).tolist() == expected.tolist()
+    # Also of a batch that is a part of a longer one.
     part = pa.record_batch([pa.array([values[0], *values], kind)], names=["x"]).slice(1)
-    assert rows_equal_at(rows, left, part, right).tolist() == expected.tolist()
+    assert rows_equal_at(part.columns, left, right).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("keys", [["a"], ["b"], ["a", "b"], ["b", "a"], []])
@@ -121,12 +121,13 @@ def test_hashes_of_keys_and_rows_together(keys: list[str]) -> None:
 
 
 def test_rows_are_compared_where_the_columns_before_agree() -> None:
-    left = pa.record_batch(
-        {"a": [1, 1, 2, None], "b": [1.0, float("nan"), 2.0, 3.0], "c": ["x", "y", "z", None]}
+    rows = pa.record_batch(
+        {
+            "a": [1, 1, 2, None, 1, 1, 3, None],
+            "b": [1.0, float("nan"), 2.0, 3.0, 1.0, float("nan"), 2.0, 3.0],
+            "c": ["x", "y", "z", None, "x", "z", "z", None],
+        }
     )
-    right = pa.record_batch(
-        {"a": [1, 1, 3, None], "b": [1.0, float("nan"), 2.0, 3.0], "c": ["x", "z", "z", None]}
-    )
-    rows = np.arange(4)
-    assert rows_equal_at(left, rows, right, rows).tolist() == [True, False, False, True]
-    assert rows_equal_at(left, rows[2:3], right, rows[2:3]).tolist() == [False]
+    left = np.arange(4)
+    assert rows_equal_at(rows.columns, left, left + 4).tolist() == [True, False, False, True]
+    assert rows_equal_at(rows.columns, left[2:3], left[2:3] + 4).tolist() == [False]

@@ -46,7 +46,7 @@ It rests on
     [9, 30) user kim, site Oslo
   no other event of leases with site = Oslo from 9 to 12
 
-What was said with site = Oslo at 9
+How the answer with site = Oslo at 9 changed
   first [0, 20) site Oslo, n 1
     after leases, row 1: insert [0, 20) {'user': 'ann', 'site': 'Oslo'}
   then [9, 20) site Oslo, n 1

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recension.core.change_log import Change, Logged, newest
+from recension.core.ticks import Ticks
 from recension.operators.state import interval_log
 from recension.operators.state.event_store import EventStore
+from recension.operators.state.ranked_events import Pick, RankedEvents
 
 SCHEMA = pa.schema([("p", pa.int64())])
 
@@ -69,9 +71,22 @@ def content(store: EventStore) -> list[tuple[int, int, int]]:
     return sorted(zip(*columns, store.payload(at)["p"].to_pylist(), strict=True))
 
 
+def _by_value(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> np.ndarray:
+    return np.argsort(payload["p"].to_numpy())
+
+
+def deciding(store: RankedEvents) -> list[int]:
+    """The least value of every tick."""
+    low = np.arange(100)
+    group = np.zeros(len(low), np.uint64)
+    at = store.find_deciding(group, low, low + 1, [Pick(_by_value, 1)])[1]
+    return sorted(set(store.payload(at)["p"].to_pylist()))
+
+
 @given(st.data())
 def test_one_that_is_behind_takes_over_what_it_missed(data: st.DataObject) -> None:
-    store, behind, log, seen, given, now = EventStore(SCHEMA), EventStore(SCHEMA), Checkpoints(), 0, 0, 0
+    store, behind = (RankedEvents(SCHEMA, (), ("vs", "ve")) for _ in range(2))
+    log, seen, given, now = Checkpoints(), 0, 0, 0
     for _ in range(data.draw(st.integers(1, 12))):
         size = data.draw(st.integers(0, 6))
         ends = data.draw(st.lists(st.integers(now + 1, now + 12), min_size=size, max_size=size))
@@ -95,6 +110,7 @@ def test_one_that_is_behind_takes_over_what_it_missed(data: st.DataObject) -> No
             log.load(behind, store.parts("x")["x/head"], seen)
             seen = log.version
             assert content(behind) == content(store)
+            assert deciding(behind) == deciding(store)
     loaded = EventStore(SCHEMA)
     log.load(loaded, store.parts("x")["x/head"], 0)
     assert content(loaded) == content(store)

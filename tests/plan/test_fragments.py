@@ -171,7 +171,7 @@ def test_a_key_of_very_different_numbers_is_made_in_parts_if_asked_for() -> None
         (PER_SITE, "skew: no aggregate of the query is grouped by 'user'"),
         (
             A.group_by("user").agg(m=rc.max("bytes")),
-            "skew: what is grouped by 'user' cannot be computed in parts: max and min wait",
+            "skew: what is grouped by 'user' cannot be computed in parts: max and min are computed in parts",
         ),
         (
             A.group_by("user").agg(s=rc.quantile("bytes", 0.5)),

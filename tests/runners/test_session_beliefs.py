@@ -56,7 +56,7 @@ def test_as_far_back_as_keep_says() -> None:
     assert len(live.history(as_of=1_000_006)) == 2
     assert len(live.history(as_of=1_000_004)) == 2
     with pytest.raises(
-        rc.RecensionError, match=r"00:00:01.000003\+00:00 is gone: it is known since .*000004"
+        rc.RecensionError, match=r"00:00:01.000003\+00:00 is no longer kept: the earliest time is .*000004"
     ):
         live.history(as_of=1_000_003)
 
@@ -70,7 +70,7 @@ def test_refusals() -> None:
         (clock.now + 1, "yet to come"),
         (dt.datetime(1970, 1, 1), "has no time zone"),
         ("soon", "not an ISO 8601"),
-        (999_999, "is gone: it is known since"),
+        (999_999, "is no longer kept: the earliest time is"),
     ]
     for as_of, message in refused:
         with pytest.raises(rc.RecensionError, match=message):

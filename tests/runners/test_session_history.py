@@ -79,13 +79,13 @@ def test_only_readings_that_follow_each_other_add_up() -> None:
     session = rc.session(s)
     first, second, third = read_thrice(session)
     for one, other, words in [
-        (first, third, "reading 3 does not follow this reading 1"),
-        (first, first, "reading 1 does not follow this reading 1"),
-        (second, first, "reading 1 does not follow this reading 2"),
-        (first + second, second, "reading 2 does not follow this reading 2"),
-        (first, read_thrice(rc.session(s))[1], "reading 2 does not follow this reading 1"),
+        (first, third, "result 3 does not follow result 1"),
+        (first, first, "result 1 does not follow result 1"),
+        (second, first, "result 1 does not follow result 2"),
+        (first + second, second, "result 2 does not follow result 2"),
+        (first, read_thrice(rc.session(s))[1], "result 2 does not follow result 1"),
     ]:
-        with pytest.raises(rc.RecensionError, match=f"{words}: add the readings of one query"):
+        with pytest.raises(rc.RecensionError, match=f"{words}: add the results of one query"):
             _ = one + other
     with pytest.raises(rc.RecensionError, match="does not follow"):
         rc.Result.concat([first, third])
@@ -108,24 +108,24 @@ def test_a_restored_session_goes_on_with_its_readings() -> None:
     second = other.read()
     assert_equivalent(first + second, other.history())
     other.push("s", [rc.Insert(P, 4, 5)])
-    with pytest.raises(rc.RecensionError, match="reading 3 does not follow this reading 2"):
+    with pytest.raises(rc.RecensionError, match="result 3 does not follow result 2"):
         _ = left + other.read()
     other.restore(unread)
     other.push("s", [rc.Insert(P, 3, 5)])
-    with pytest.raises(rc.RecensionError, match="reading 3 does not follow this reading 1"):
+    with pytest.raises(rc.RecensionError, match="result 3 does not follow result 1"):
         _ = first + other.read()
 
 
 def test_a_later_reading_is_an_input_only_after_the_earlier_ones() -> None:
     session = rc.session(s)
     first, second, third = read_thrice(session)
-    with pytest.raises(rc.RecensionError, match=r"s: reading 3 of a session is not its whole answer: give"):
+    with pytest.raises(rc.RecensionError, match=r"s: result 3 of a session is not its whole answer: give"):
         rc.run(s, {"s": third})
     next_session = rc.session(s)
     for result, later in [(None, third), (first, third), (second, second)]:
         if result is not None:
             next_session.push("s", result)
-        with pytest.raises(rc.RecensionError, match=r"s: reading \d does not follow what was pushed here"):
+        with pytest.raises(rc.RecensionError, match=r"s: result \d does not follow what was pushed here"):
             next_session.push("s", later)
     next_session.push("s", third)
     assert_equivalent(next_session.history(), session.history())

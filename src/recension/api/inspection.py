@@ -68,14 +68,15 @@ class InspectionMethods(StreamBase):
 
         >>> import recension as rc
         >>> s = rc.source("s", {"user": "string", "site": "string"})
-        >>> print(s.group_by("site").agg(n=rc.count()).agg(most=rc.max("n")).fragments(), end="")
+        >>> sites = s.group_by("site").agg(n=rc.count())
+        >>> print(sites.agg(most=rc.max("n")).fragments(), end="")  # doctest: +ELLIPSIS
         fragment 1, in every shard
            reads s by site
            gives aggregate n = count() by site, speculate perfect
         fragment 2, in one shard
            reads aggregate n = count() by site, speculate perfect to one shard
            gives aggregate most = max(n), speculate perfect
-           in one shard because 'aggregate most = max(n), speculate perfect' has no key, and max and min wait
+           in one shard because 'aggregate most = max(n), speculate perfect' has no key, and max and min...
         """
         return describe_fragments(cut(preaggregate(optimize([self.plan]), key_names(skew, "skew"))))
 

@@ -8,7 +8,7 @@ the row is an external CTI. The payload of a CTI is null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from recension.core.errors import SchemaError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
+from recension.core.records import record
 from recension.core.ticks import FOREVER, Ticks
 from recension.core.time_kind import TimeKind, of_kind
 from recension.core.values import exact_array, rows_of
@@ -39,7 +40,7 @@ def sync_times(kind: Kinds, vs: Ticks, ve: Ticks, new_ve: Ticks) -> Ticks:
     return np.where(kind == RETRACT, np.minimum(ve, new_ve), vs)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class EventBatch:
     """Stream elements in arrival order."""
 
@@ -49,9 +50,19 @@ class EventBatch:
     new_ve: Ticks
     count: Ticks
     payload: pa.RecordBatch
+    _last_kind: int | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    @property
+    def last_kind(self) -> int:
+        """The greatest kind of all rows, INSERT if there are none; found once, since many ask for it."""
+        found = self._last_kind
+        if found is None:
+            found = int(self.kind.max(initial=INSERT))
+            object.__setattr__(self, "_last_kind", found)
+        return found
 
     @property
     def schema(self) -> pa.Schema:
@@ -68,7 +79,15 @@ class EventBatch:
 
     def has_only_inserts(self) -> bool:
         """Is every element an insert? Then there is nothing to correct, and no CTI."""
-        return not self.kind.any()
+        return self.last_kind == INSERT
+
+    def has_retractions(self) -> bool:
+        """Does an element take something back?"""
+        return self.last_kind != INSERT and bool((self.kind == RETRACT).any())
+
+    def count_retractions(self) -> int:
+        """How many elements do."""
+        return 0 if self.last_kind == INSERT else int(np.count_nonzero(self.kind == RETRACT))
 
     def take(self, rows: Index) -> EventBatch:
         """The given rows, in the given order."""
@@ -156,10 +175,9 @@ def inserts(vs: Ticks, ve: Ticks, payload: pa.RecordBatch) -> EventBatch:
 def from_elements(elements: Iterable[Element], schema: pa.Schema) -> EventBatch:
     """A batch of elements written as Python values."""
     rows = [_fields(element) for element in elements]
-    kind, vs, ve, new_ve, count = (np.array([row[i] for row in rows], np.int64) for i in range(5))
-    return EventBatch(
-        kind.astype(np.uint8), vs, ve, new_ve, count, payload_of([row[5] for row in rows], schema)
-    )
+    fields = list(zip(*rows, strict=True)) or [()] * 6
+    kind, vs, ve, new_ve, count = (np.array(column, np.int64) for column in fields[:5])
+    return EventBatch(kind.astype(np.uint8), vs, ve, new_ve, count, payload_of(fields[5], schema))
 
 
 def _fields(element: Element) -> tuple[int, int, int, int, int, Mapping[str, Any] | None]:
@@ -205,6 +223,38 @@ def null_payload(size: int, schema: pa.Schema) -> pa.RecordBatch:
 def take_rows(payload: pa.RecordBatch, rows: Index) -> pa.RecordBatch:
     """Payload rows by position (a payload without columns stays as it is: it has no length)."""
     return payload.take(pa.array(rows)) if payload.num_columns else payload
+
+
+# Numbers of types whose values NumPy has and compares as Arrow does.
+_PLAIN: Final = frozenset(
+    kind.id
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    )
+)
+
+
+def is_plain(column: pa.Array) -> bool:
+    """Is it of plain numbers, without nulls?"""
+    return column.type.id in _PLAIN and not column.null_count
+
+
+def take_values(column: pa.Array, rows: Index) -> pa.Array:
+    """Values of a column by position."""
+    return pa.array(column.to_numpy()[rows]) if is_plain(column) else column.take(pa.array(rows))
+
+
+def can_repeat(schema: pa.Schema) -> bool:
+    """Can `repeat_row` repeat rows of it?"""
+    checks = (pa.types.is_primitive, pa.types.is_string, pa.types.is_large_string)
+    return all(any(check(kind) for check in checks) for kind in schema.types)
+
+
+def repeat_row(row: pa.RecordBatch, times: int) -> pa.RecordBatch:
+    """A single row so many times, which takes far less time than to take rows."""
+    columns = [pa.repeat(column[0], times) for column in row.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=row.schema)
 
 
 def concat(batches: Sequence[EventBatch]) -> EventBatch:

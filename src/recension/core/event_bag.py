@@ -18,6 +18,7 @@ import pyarrow as pa
 from recension.core.batch import RETRACT, EventBatch, Index, Mask, concat, new_end
 from recension.core.change_log import Change
 from recension.core.netting import group_sizes, maybe_in, order_of_hashes, running_totals
+from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.sorted_runs import Column, Columns, SortedRuns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -25,6 +26,9 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 # So much waits: unhashed events take more memory than hashes, and many small batches more than their rows.
 _MOST_WAITING: Final = 256
 _MOST_BYTES: Final = 1 << 25
+# To measure a batch takes longer than to keep it: those of a few rows are measured a few at a time.
+_FEW: Final = 64
+_MEASURED_TOGETHER: Final = 16
 
 
 class EventCounts(Protocol):
@@ -111,7 +115,8 @@ class EventBag(CountedBag):
     def clear(self) -> None:
         super().clear()
         self._waiting: list[_WaitingInserts] = []
-        self._waiting_bytes = 0
+        # What those take that were measured, and how many of the last ones were not.
+        self._waiting_bytes = self._unmeasured = 0
 
     def count_events(self) -> int:
         """How many events are remembered."""
@@ -120,24 +125,33 @@ class EventBag(CountedBag):
 
     def nbytes(self) -> int:
         """Memory taken by the events that are there."""
+        self._measure_waiting()
         return super().nbytes() + self._waiting_bytes
 
     def add_later(self, inserts: EventBatch, salt: Hashes | None = None) -> None:
         """Add the events of a batch that has only inserts; with ``salt``, as `bag_changes` takes it."""
         if not len(inserts) or self.expired_before == FOREVER:
             return
-        nbytes = inserts.payload.nbytes + 4 * inserts.vs.nbytes
-        coming = _WaitingInserts(inserts, int(inserts.ve.max()), nbytes, salt)
+        coming, nbytes = _WaitingInserts(inserts, int(inserts.ve.max()), salt), 0
+        if len(inserts) > _FEW or self._unmeasured == _MEASURED_TOGETHER:
+            self._measure_waiting()
+            nbytes = coming.measure()
         if len(self._waiting) == _MOST_WAITING or self._waiting_bytes + nbytes > _MOST_BYTES:
             self._add_waiting()
         self._waiting.append(coming)
         self._waiting_bytes += nbytes
+        self._unmeasured += not nbytes
+
+    def _measure_waiting(self) -> None:
+        if self._unmeasured:
+            self._waiting_bytes += sum(one.measure() for one in self._waiting[-self._unmeasured :])
+            self._unmeasured = 0
 
     def _add_waiting(self) -> None:
         if self._waiting:
             batch = concat([waiting.batch for waiting in self._waiting])
             salts = [waiting.salt for waiting in self._waiting if waiting.salt is not None]
-            self._waiting, self._waiting_bytes = [], 0
+            self._waiting, self._waiting_bytes, self._unmeasured = [], 0, 0
             salt = np.concatenate(salts) if salts else None
             self.apply(bag_changes(batch, batch.ve >= self.expired_before, salt))
 
@@ -145,6 +159,7 @@ class EventBag(CountedBag):
         is_later = t > self.expired_before
         super().forget_before(t)
         if is_later and self._waiting:
+            self._measure_waiting()
             self._waiting = [waiting for waiting in self._waiting if waiting.end >= t]
             self._waiting_bytes = sum(waiting.nbytes for waiting in self._waiting)
 
@@ -184,14 +199,19 @@ class EventBag(CountedBag):
         return int(self.unite()["end"].max(initial=BEGINNING))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _WaitingInserts:
-    """Inserts that are not hashed yet, the last of their ends, the memory they take, and their salt."""
+    """Inserts that are not hashed yet, the last of their ends, their salt, and the memory they take."""
 
     batch: EventBatch
     end: int
-    nbytes: int
     salt: Hashes | None
+    nbytes: int = 0
+
+    def measure(self) -> int:
+        """Find the memory they take."""
+        self.nbytes = int(self.batch.payload.nbytes) + 4 * self.batch.vs.nbytes
+        return self.nbytes
 
 
 class LiveEnds(CountedBag):
@@ -218,7 +238,7 @@ class LiveEnds(CountedBag):
         self.push(start, end, delta)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BagChanges:
     """What the rows of a batch do to a bag: row, event, +1 or -1, and the event's end.
 
@@ -245,8 +265,8 @@ def bag_changes(batch: EventBatch, considered: Mask, salt: Hashes | None = None)
     ``salt`` tells equal events of different sub-streams apart.
     """
     after = new_end(batch)
-    down = np.flatnonzero((batch.kind == RETRACT) & considered)
-    up = np.flatnonzero(considered & batch.is_data() & (after > batch.vs))
+    down = ((batch.kind == RETRACT) & considered).nonzero()[0]
+    up = (considered & batch.is_data() & (after > batch.vs)).nonzero()[0]
     start = combine(row_hash(batch.payload, len(batch)), batch.vs)
     row = np.concatenate([down, up])
     end = np.concatenate([batch.ve[down], after[up]])
@@ -263,7 +283,7 @@ def find_orphans(changes: BagChanges, live: EventCounts, size: int, is_exempt: M
         return orphan
     # Only what some retraction names can be missing.
     changes = changes.take(maybe_in(changes.key, named))
-    by_row = np.argsort(changes.row, kind="stable")  # two sorted runs
+    by_row = changes.row.argsort(kind="stable")  # two sorted runs
     changes = changes.take(by_row[order_of_hashes(changes.key[by_row])])
     while True:
         # A retraction that is not carried out still asks for its event; it announces nothing.
@@ -289,7 +309,7 @@ def find_unmatched(changes: BagChanges, live: EventCounts | None = None) -> Inde
 def _lowest_before(keys: Hashes, total: Index) -> Index:
     """The lowest total of its key before each row, at most 0."""
     group, sizes = group_sizes(keys)
-    first = np.cumsum(sizes) - sizes
+    first = sizes.cumsum() - sizes
     # One running minimum serves all keys: each is sunk below everything that the keys before it reached.
     sunk = -group * np.int64(len(total) + 1)
     before = np.concatenate([[0], np.minimum(total, 0)[:-1] + sunk[:-1]])

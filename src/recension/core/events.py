@@ -123,13 +123,10 @@ Element: TypeAlias = Insert | Retract | Cti | ExternalCti
 
 def kind_of_element(element: Element | Event) -> TimeKind:
     """The kind of the times in an element."""
-    match element:
-        case Cti(t):
-            return kind_of(t)
-        case Retract(_, vs, ve, new_ve):
-            return _kind((vs, ve, new_ve))
-        case _:
-            return _kind((element.vs, element.ve))
+    if isinstance(element, Cti):
+        return kind_of(element.t)
+    kind = merge_kinds(kind_of(element.vs), kind_of(element.ve))
+    return merge_kinds(kind, kind_of(element.new_ve)) if isinstance(element, Retract) else kind
 
 
 def _kind(times: Iterable[int]) -> TimeKind:

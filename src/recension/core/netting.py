@@ -18,9 +18,10 @@ from recension.core.rowhash import Hashes
 
 Number = TypeVar("Number", np.int64, np.uint64)
 
-_MANY: Final = 2048
+_MANY: Final = 1024
 _FEW: Final = 1024
-_MOST_BITS: Final = 48
+_MOST_BITS: Final = 62
+_DIGIT: Final = 16  # bits of numbers that NumPy sorts without comparing
 
 
 def cancel(added: Hashes, removed: Hashes) -> tuple[Mask, Index, Index]:
@@ -133,19 +134,34 @@ def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:
     return np.cumsum(starts) - 1, np.diff(np.append(first, len(sorted_keys)))
 
 
-def order_of(numbers: Index, *, is_stable: bool = False) -> Index:
-    """As `argsort`. Where numbers span few digits of 16 bits they are sorted by these, the last one first."""
+def order_of(numbers: Index) -> Index:
+    """As a stable `argsort`.
+
+    Longer numbers are sorted with their positions in the lowest bits: NumPy sorts several times as fast as it
+    finds an order. Where they leave no room for that, digit by digit, the last one first.
+    """
     if len(numbers) < _MANY:
-        return np.argsort(numbers, kind="stable" if is_stable else None)
+        return numbers.argsort(kind="stable")
     low = int(numbers.min())
-    bits = (int(numbers.max()) - low).bit_length()
+    bits, own = (int(numbers.max()) - low).bit_length(), (len(numbers) - 1).bit_length()
     if bits > _MOST_BITS:
-        return np.argsort(numbers, kind="stable" if is_stable else None)
-    rest = numbers - low
-    order = rest.astype(np.uint16).argsort(kind="stable")
-    for shift in range(16, bits, 16):
-        order = order[(rest[order] >> shift).astype(np.uint16).argsort(kind="stable")]
+        return np.argsort(numbers, kind="stable")
+    rest, width = numbers - low, 63 - own
+    if bits <= _DIGIT:
+        return rest.astype(np.uint16).argsort(kind="stable")
+    order = _sort_with_places(rest & ((1 << width) - 1) if bits > width else rest, own)
+    for shift in range(width, bits, width):
+        order = order[_sort_with_places(rest[order] >> shift & ((1 << width) - 1), own)]
     return order
+
+
+def _sort_with_places(digits: Index, own: int) -> Index:
+    """The order of digits that leave so many bits for their positions; they are written over."""
+    digits <<= own
+    digits |= np.arange(len(digits))
+    digits.sort()
+    digits &= (1 << own) - 1
+    return digits
 
 
 def distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -159,36 +175,40 @@ def distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def order_of_hashes(hashes: Hashes) -> Index:
-    """As a stable `argsort`: by the two upper digits of 16 bits, and by comparing where those do not do."""
+    """The same of hashes, whose lowest bits give way to the positions: they seldom decide."""
     if len(hashes) < _MANY:
         return np.argsort(hashes, kind="stable")
-    upper = hashes >> np.uint64(32)
-    order = upper.astype(np.uint16).argsort(kind="stable")
-    order = order[(upper[order] >> np.uint64(16)).astype(np.uint16).argsort(kind="stable")]
+    places = np.uint64((1 << (len(hashes) - 1).bit_length()) - 1)
+    placed = (hashes & ~places) | np.arange(len(hashes), dtype=np.uint64)
+    placed.sort()
+    order: Index = (placed & places).view(np.int64)
     found = hashes[order]
     if bool((found[1:] < found[:-1]).any()):
-        order = order[np.argsort(found, kind="stable")]  # fast, as they are nearly in order
+        order = order[np.argsort(found, kind="stable")]
     return order
 
 
 def first_of_equal(hashes: Hashes) -> Index:
     """For each hash the position of the first equal one."""
-    first = rest = np.arange(len(hashes))
+    rest, wanted = np.arange(len(hashes)), hashes
+    first = rest
     bits = max(4, (2 * len(hashes)).bit_length())
-    slots = np.empty(1 << bits, np.int64)
+    slots = np.empty(1 << bits, np.int32)
     for shift in range(0, 64 - bits, bits):
         # Of those that share a slot the first is written last. It stands for all that equal it.
-        place = (hashes[rest] >> np.uint64(shift)) & np.uint64(len(slots) - 1)
-        slots[place[::-1]] = rest[::-1]
-        found = slots[place]
-        is_same = hashes[found] == hashes[rest]
+        place = wanted >> np.uint64(shift)
+        place &= np.uint64(len(slots) - 1)
+        at_slot = place.view(np.int64)
+        slots[at_slot[::-1]] = rest[::-1]
+        found = slots.take(at_slot).astype(np.int64)
         if shift == 0:
-            first = np.where(is_same, found, first)
+            first = found
         else:
-            first[rest[is_same]] = found[is_same]
-        rest = rest[~is_same]
-        if not len(rest):
+            first[rest] = found
+        others = (hashes.take(found) != wanted).nonzero()[0]
+        if not len(others):
             return first
+        rest, wanted = rest.take(others), wanted.take(others)
     _, at, inverse = np.unique(hashes[rest], return_index=True, return_inverse=True)
     first[rest] = rest[at[inverse]]
     return first
@@ -202,10 +222,10 @@ def expand(first: Index, last: Index) -> tuple[Index, Index]:
     """
     if len(first) < _FEW:
         size = np.maximum(last - first, 0)
-        end = np.cumsum(size)
-        owner = np.repeat(np.arange(len(size)), size)
-        return owner, np.arange(len(owner)) + np.repeat(first - end + size, size)
-    used = np.flatnonzero(last > first)
+        end = size.cumsum()
+        owner = np.arange(len(size)).repeat(size)
+        return owner, np.arange(len(owner)) + (first - end + size).repeat(size)
+    used = (last > first).nonzero()[0]
     return spread(used, first.take(used), last.take(used))
 
 
@@ -215,10 +235,10 @@ def spread(names: Index, first: Index, last: Index) -> tuple[Index, Index]:
     Both columns are running sums: of 0 and 1 within a range, and of how far it is from one to the next.
     """
     size = last - first
-    end = np.cumsum(size)
+    end = size.cumsum()
     total = int(end[-1]) if len(end) else 0
     name, at = np.zeros(total, np.int64), np.ones(total, np.int64)
     name[:1], at[:1] = names[:1], first[:1]
     name[end[:-1]] = np.diff(names)
     at[end[:-1]] = first[1:] - last[:-1] + 1
-    return np.cumsum(name, out=name), np.cumsum(at, out=at)
+    return name.cumsum(out=name), at.cumsum(out=at)

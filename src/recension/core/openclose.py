@@ -16,8 +16,8 @@ Source      LMerge technical report, Example 3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from recension.core.batch import CTI, INSERT, RETRACT, EventBatch, Index, Mask, 
 from recension.core.errors import StreamError
 from recension.core.netting import distinct
 from recension.core.partitions import PlacedRows
+from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.sorted_runs import SortedRuns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
@@ -89,23 +90,26 @@ class OpenClose(DroppedElements):
 
         ``placed`` says how the rows stand in sub-streams: a close finds what was opened in its own.
         """
-        frontier = int(batch.vs[batch.kind == CTI].max(initial=self._frontier))
-        frontier = frontier if placed is None else placed.cti
-        rows, faults, events, kept = np.flatnonzero(batch.kind >= OPEN), _FaultyRows(), None, None
-        if len(rows):
-            sorted_rows = _sort_toggles(batch, rows, self._frontier, self._open, placed)
-            toggles = self._drop_faulty(sorted_rows, faults)
-            self._report(faults, batch, first_row, file, kind, placed)
-            events, kept = toggles.last_of_each(), np.ones(len(batch), np.bool_)
-            kept[rows] = False
-            kept[toggles.row[toggles.row >= 0]] = True
-            batch = _rewrite(batch, toggles).filter(kept)
-        return TranslatedBatch(batch, events, frontier, faults.counts, faults.dropped, kept, faults.found)
+        frontier = self._frontier if placed is None else placed.cti
+        if placed is None and batch.last_kind >= CTI:
+            frontier = int(batch.vs[batch.kind == CTI].max(initial=frontier))
+        if batch.last_kind < OPEN:
+            return TranslatedBatch(batch, frontier)
+        rows, faults = np.flatnonzero(batch.kind >= OPEN), _FaultyRows()
+        sorted_rows = _sort_toggles(batch, rows, self._frontier, self._open, placed)
+        toggles = self._drop_faulty(sorted_rows, faults)
+        self._report(faults, batch, first_row, file, kind, placed)
+        events, kept = toggles.last_of_each(), np.ones(len(batch), np.bool_)
+        kept[rows] = False
+        kept[toggles.row[toggles.row >= 0]] = True
+        batch = _rewrite(batch, toggles).filter(kept)
+        return TranslatedBatch(batch, frontier, events, faults.counts, faults.dropped, kept, faults.found)
 
     def note(self, translated: TranslatedBatch) -> None:
         """Remember what was opened and closed, and count what was dropped."""
-        self.counts.update(translated.counts)
-        self.dropped += translated.dropped
+        if translated.faults:
+            self.counts.update(translated.counts)
+            self.dropped += translated.dropped
         if translated.events is not None:
             self._remember(translated.events)
         if translated.frontier > self._frontier:
@@ -185,18 +189,18 @@ class OpenClose(DroppedElements):
             faults.dropped.append((reason, _to_elements(batch.take(rows))))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TranslatedBatch:
     """A batch without opens and closes, and what is to be remembered of them once all of it is taken in."""
 
     batch: EventBatch
-    events: Toggles | None
     frontier: int
-    counts: Counter[str]
-    dropped: list[tuple[str, EventBatch]]
-    kept: Mask | None
+    events: Toggles | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    dropped: Sequence[tuple[str, EventBatch]] = ()
+    kept: Mask | None = None
     """Which of the rows it was made of are in it, if there were opens or closes."""
-    faults: list[tuple[str, Index]]
+    faults: Sequence[tuple[str, Index]] = ()
     """By reason, the rows that are not."""
 
 
@@ -259,7 +263,7 @@ def _to_elements(rows: EventBatch) -> EventBatch:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Toggles:
     """Open and close rows by payload, then by arrival, each with the CTI before it.
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import Index, Mask, is_plain
 from recension.core.errors import SchemaError
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -31,6 +31,7 @@ _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_ALL_BITS: Final = 2**64 - 1
 _NULL: Final = np.uint64(0xD6E8FEB86659FD93)
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _WORD: Final = 8
@@ -158,6 +159,8 @@ def _raw_bytes(column: pa.Array, width: int) -> npt.NDArray[np.uint8]:
 
 
 def _hash_bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
+    if len(column) == 1 and (value := column[0].as_buffer()) is not None and value.size <= _FEW_WORDS * _WORD:
+        return np.array([_hash_once(value.to_pybytes())], np.uint64)
     _, offsets_buffer, data = column.buffers()
     if not len(column):
         return np.zeros(0, np.uint64)
@@ -166,6 +169,22 @@ def _hash_bytes(column: pa.Array, offset_type: npt.DTypeLike) -> Hashes:
     offsets = np.frombuffer(offsets_buffer, offset_type, count)[column.offset :].astype(np.int64)
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return _hash_bytes_at(offsets[:-1], np.diff(offsets), raw)
+
+
+def _hash_once(value: bytes) -> int:
+    """What `_hash_bytes_at` gives for one short value; for a single one arrays take far longer."""
+    found = _mix_once((len(value) + int(_GOLDEN)) & _ALL_BITS)
+    for at in range(0, len(value), _WORD):
+        word = int.from_bytes(value[at : at + _WORD], "little")
+        found = _mix_once((found * int(_GOLDEN) & _ALL_BITS) ^ word)
+    return found
+
+
+def _mix_once(word: int) -> int:
+    """`_mix` of one word."""
+    word = (word ^ word >> 30) * int(_MIX_1) & _ALL_BITS
+    word = (word ^ word >> 27) * int(_MIX_2) & _ALL_BITS
+    return word ^ word >> 31
 
 
 def _hash_bytes_at(starts: Index, lengths: Index, raw: npt.NDArray[np.uint8]) -> Hashes:
@@ -271,37 +290,34 @@ def _hash_lists(column: pa.Array, by_bits: bool) -> Hashes:
 def rows_equal(left: pa.RecordBatch, right: pa.RecordBatch, size: int) -> Mask:
     """Row by row: are the payloads equal (null equals null, NaN equals NaN)?"""
     same = np.ones(size, np.bool_)
+    if left.equals(right):
+        return same
     for a, b in zip(left.columns, right.columns, strict=True):
         same &= columns_equal(a, b)
     return same
 
 
-def rows_equal_at(left: pa.RecordBatch, left_rows: Index, right: pa.RecordBatch, right_rows: Index) -> Mask:
-    """The same of some rows of each, pair by pair; plain numbers are compared where they stand."""
-    same = np.ones(len(left_rows), np.bool_)
-    for place, (a, b) in enumerate(zip(left.columns, right.columns, strict=True)):
+def rows_equal_at(columns: Sequence[pa.Array], left: Index, right: Index) -> Mask:
+    """The same of pairs of rows of one payload; plain numbers are compared where they stand."""
+    same = np.ones(len(left), np.bool_)
+    for place, column in enumerate(columns):
         if place:  # of those that differ nothing more need be looked at
-            at = np.flatnonzero(same)
+            at = same.nonzero()[0]
             if not len(at):
                 return same
-            same[at] = _equal_at(a, left_rows.take(at), b, right_rows.take(at))
+            same[at] = _equal_at(column, left.take(at), right.take(at))
         else:
-            same = _equal_at(a, left_rows, b, right_rows)
+            same = _equal_at(column, left, right)
     return same
 
 
-def _equal_at(a: pa.Array, a_rows: Index, b: pa.Array, b_rows: Index) -> Mask:
-    if not _is_plain(a) or not _is_plain(b):
-        return columns_equal(a.take(pa.array(a_rows)), b.take(pa.array(b_rows)))
-    x, y = a.to_numpy().take(a_rows), b.to_numpy().take(b_rows)
+def _equal_at(column: pa.Array, left: Index, right: Index) -> Mask:
+    if not is_plain(column):
+        return columns_equal(column.take(pa.array(left)), column.take(pa.array(right)))
+    values = column.to_numpy()
+    x, y = values.take(left), values.take(right)
     same: Mask = x == y
-    return same if pa.types.is_integer(a.type) else same | (np.isnan(x) & np.isnan(y))
-
-
-def _is_plain(column: pa.Array) -> bool:
-    """Is it of numbers that NumPy compares as Arrow does, and without nulls?"""
-    kind = column.type
-    return not column.null_count and (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64()))
+    return same if values.dtype.kind != "f" else same | (np.isnan(x) & np.isnan(y))
 
 
 def _to_comparable(column: pa.Array) -> pa.Array:

@@ -73,14 +73,14 @@ class Run:
         if len(needles) > 1:
             # Most often one row has the first column of the key.
             is_first = list(self.columns.values())[1][at] == needles[1]
-            some = np.flatnonzero(is_found & ~is_first)
+            some = (is_found & ~is_first).nonzero()[0]
             at[some], is_found[some] = self._find_by_second(*(column[some] for column in (*needles, at)))
         return at, is_found
 
     def _find_by_second(self, first: Column, second: Column, low: Index) -> tuple[Index, Mask]:
         """By halving, among rows that are alike in the first column of the key."""
         column, last = list(self.columns.values())[1], len(self.key) - 1
-        high = stop = np.searchsorted(self.key, first, "right")
+        high = stop = self.key.searchsorted(first, "right")
         while bool((is_open := low < high).any()):
             middle = (low + high) // 2
             is_less = is_open & (column[np.minimum(middle, last)] < second)
@@ -90,7 +90,7 @@ class Run:
 
     def positions(self, needles: Column) -> Index:
         """All rows whose key begins with one of the needles."""
-        return expand(np.searchsorted(self.key, needles), np.searchsorted(self.key, needles, "right"))[1]
+        return expand(self.key.searchsorted(needles), self.key.searchsorted(needles, "right"))[1]
 
     def part(self, start: int = 0, stop: int | None = None) -> Columns:
         """The rows still there, or those of them from ``start`` to ``stop``."""
@@ -339,7 +339,7 @@ class SortedRuns:
             return {name: np.sort(rows[name], kind=kind)}
         # A stable sort merges runs; what is new is in any order.
         key = rows[name]
-        rows = take_columns(rows, _order_fresh(key) if kind is None else np.argsort(key, kind=kind))
+        rows = take_columns(rows, _order_fresh(key) if kind is None else key.argsort(kind=kind))
         if self._equal == "all":
             return rows
         is_tie: Mask = rows[name][1:] == rows[name][:-1]
@@ -372,7 +372,7 @@ class _Merge:
         begun = list(zip(self.sources, self._at, strict=True))
         bounds = [run.key[at + share] for run, at in begun if at + share < len(run.key)]
         if bounds:
-            self._at = [int(np.searchsorted(run.key, min(bounds), "right")) for run in self.sources]
+            self._at = [int(run.key.searchsorted(min(bounds), "right")) for run in self.sources]
         else:
             self._at = [len(run.key) for run in self.sources]
         return [run.part(at, to) for (run, at), to in zip(begun, self._at, strict=True)]
@@ -402,12 +402,12 @@ def _order_fresh(key: Column) -> Index:
     """How rows that came in any order are sorted."""
     if key.dtype == np.uint64:
         return order_of_hashes(key)
-    return order_of(key) if key.dtype == np.int64 else np.argsort(key)
+    return order_of(key) if key.dtype == np.int64 else key.argsort()
 
 
 def _sort_ties(rows: Columns, is_tie: Mask, name: str) -> Column:
     """Sort rows that are alike in the first column of the key by the second, in place."""
-    tied = np.flatnonzero(np.append(is_tie, False) | np.append(False, is_tie))
+    tied = (np.append(is_tie, False) | np.append(False, is_tie)).nonzero()[0]
     first = next(iter(rows))
     order = tied[np.lexsort((rows[name][tied], rows[first][tied]))]
     for column in rows.values():
@@ -418,7 +418,7 @@ def _sort_ties(rows: Columns, is_tie: Mask, name: str) -> Column:
 def _sum_ties(rows: Columns, is_tie: Mask) -> Columns:
     """One row a key with its counts added up, without those that add up to zero."""
     if bool(is_tie.any()):
-        first = np.flatnonzero(np.append(True, ~is_tie))
+        first = np.append(True, ~is_tie).nonzero()[0]
         total = np.add.reduceat(rows["count"], first)
         return take_columns(rows, first[total != 0]) | {"count": total[total != 0]}
     is_there = rows["count"] != 0

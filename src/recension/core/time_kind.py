@@ -8,8 +8,6 @@ every kind, and so have none. All times of a session, a run or a stream are of o
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -101,14 +99,19 @@ def merge_kinds(one: TimeKind, other: TimeKind) -> TimeKind:
 _IN_MESSAGES: ContextVar[TimeKind] = ContextVar("kind of the times in messages", default=None)
 
 
-@contextmanager
-def times_in_messages(kind: TimeKind) -> Iterator[None]:
-    """Errors that are raised in here show times of this kind."""
-    before = _IN_MESSAGES.set(kind)
-    try:
-        yield
-    finally:
-        _IN_MESSAGES.reset(before)
+class TimesInMessages:
+    """Errors that are raised in here, a ``with`` block, show times of a kind."""
+
+    __slots__ = ("_before", "_kind")
+
+    def __init__(self, kind: TimeKind) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        self._before = _IN_MESSAGES.set(self._kind)
+
+    def __exit__(self, *error: object) -> None:
+        _IN_MESSAGES.reset(self._before)
 
 
 def kind_in_messages() -> TimeKind:

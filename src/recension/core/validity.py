@@ -184,7 +184,7 @@ class Checker(DroppedElements):
 
     def _may_correct(self, batch: EventBatch) -> bool:
         """May it say something of events that are there? Inserts alone do not, unless they are moved."""
-        return self._policy == "adjust" or bool((batch.kind == RETRACT).any())
+        return self._policy == "adjust" or batch.has_retractions()
 
     def forget_before(self, t: int) -> None:
         """The caller ignores changes to events that ended before ``t``: they pass unchecked.

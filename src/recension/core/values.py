@@ -22,6 +22,8 @@ MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What Arrow, and functions here, raise for values that are not of the type."""
 
 _Loss: TypeAlias = Callable[[Any, pa.DataType], str | None]
+# By the number of a type, what `_loss_of` gives for it.
+_LOSSES: Final[dict[int, tuple[_Loss | None, set[type]]]] = {}
 
 _NO_SUCH_VALUE: Final = (ValueError, ArithmeticError, KeyError)
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -46,7 +48,10 @@ def exact_array(values: Sequence[Any], kind: pa.DataType, *, may_lack_fields: bo
     recension.core.errors.SchemaError: 1.9 is not a whole number
     """
     column = pa.array(values, kind)  # refuses what is of another form altogether
-    _Losses(may_lack_fields).refuse(values, kind)
+    if kind.num_fields or pa.types.is_dictionary(kind):
+        _Losses(may_lack_fields).refuse(values, kind)
+    else:
+        _refuse_in_leaves(values, kind)
     return column
 
 
@@ -160,7 +165,9 @@ def _describe_misnamed(struct: Mapping[Any, Any], names: list[str]) -> str:
 
 
 def _refuse_in_leaves(values: Iterable[Any], kind: pa.DataType) -> None:
-    loss, exact = _loss_of(kind)
+    if (found := _LOSSES.get(kind.id)) is None:
+        found = _LOSSES[kind.id] = _loss_of(kind)
+    loss, exact = found
     if loss is None or set(map(type, values)) <= exact:
         return
     for value in values:

@@ -66,7 +66,10 @@ class WindowLimit:
         if not len(low):
             return
         # As floats, since differences may not fit into int64; they need not be exact.
-        sizes = np.maximum(high.astype(np.float64) - low, 0)
+        sizes = high.astype(np.float64) - low
+        if (largest := float(sizes.max())) <= self.most and largest * len(sizes) <= EVENTS * self.most:
+            return
+        sizes = np.maximum(sizes, 0)
         at = int(np.argmax(sizes))
         if sizes[at] > self.most:
             begins = describe_time_in_message(int(start(low[at : at + 1])[0]))

@@ -209,8 +209,8 @@ class CoverageJoinLineage(Lineage):
     def sentence(self, event: Event, bases: Bases, words: Words) -> str:
         left, right = words.names(bases[0].kept), words.names(bases[1].kept)
         if self._how == "semi":
-            return f"{left}, while it met {right}"
+            return f"{left}, while it matched {right}"
         if not bases[1].absent:
-            return f"{left} met {right}"
-        beside = f"; {right} did before or after" if bases[1].kept else ""
-        return f"{left}, while nothing met it{beside}"
+            return f"{left} matched {right}"
+        beside = f"; {right} matched before or after" if bases[1].kept else ""
+        return f"{left}, while nothing matched it{beside}"

@@ -42,7 +42,7 @@ class Questions:
         try:
             reasons, left_out = self._reasons.explain_answers()
         except RecensionError as why:
-            reasons, left_out = [], f"why is not told on this page: {why}"
+            reasons, left_out = [], f"this page does not explain its answers: {why}"
         told["left_out"] += [left_out] if left_out else []
         return {**told, "reasons": reasons}
 

@@ -62,7 +62,7 @@ class Reasons:
             chains = list(iter_events(self._recording.stream(edge).batch()))
             for number, elements in enumerate(chains):
                 if len(found) >= _ANSWERS or time.monotonic() - began > _SECONDS:
-                    return found, f"why is told of {number:,} of {len(chains):,} answers on this page"
+                    return found, f"this page explains {number:,} of {len(chains):,} answers"
                 told = self.explain(edge, elements, last)
                 found.append({"edge": edge_id(0, edge), "element": elements[0], **told})
         return found, None

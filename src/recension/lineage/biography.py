@@ -31,7 +31,7 @@ _FIRST: Final = -1
 _CHUNK: Final = 512
 
 
-def tell_biography(
+def find_biography(
     plan: Node,
     inputs: Mapping[str, SourceInput],
     regions: Mapping[str, Region],
@@ -40,7 +40,7 @@ def tell_biography(
     answer: Event,
     batch_size: int,
 ) -> Biography:
-    """What was said to a question, from the first element to the one that made it final.
+    """How the answer to a question changed, from the first element to the one that made it final.
 
     Elements in ``regions`` are replayed; only those that are in ``keys`` as well can change the answer.
     """

@@ -1,4 +1,4 @@
-"""What `rc.why` gives: an answer, the events it rests on, and its biography; and how that is told."""
+"""What `rc.why` gives: an answer, the events it rests on, and its biography; and their printed form."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Biography:
 
 @dataclass(frozen=True, repr=False)
 class Why:
-    """Why an answer is what it is. Printed, it is told in words."""
+    """Why an answer is what it is. Printed, it is an explanation in words."""
 
     answer: Event
     question: Question
@@ -182,7 +182,9 @@ class Why:
         return f"<Why {self._show(self.answer)}: {len(self.events())} events>"
 
     def __str__(self) -> str:
-        return "\n".join([*self._headline(), *self._tell_steps(), *self._tell_named(), *self._tell_life()])
+        return "\n".join(
+            [*self._headline(), *self._step_lines(), *self._named_lines(), *self._biography_lines()]
+        )
 
     def show(self) -> None:
         """Print it."""
@@ -191,50 +193,52 @@ class Why:
     def _headline(self) -> list[str]:
         return [self._show(self.answer)]
 
-    def _tell_steps(self) -> list[str]:
-        told = ["", "Step by step"]
+    def _step_lines(self) -> list[str]:
+        lines = ["", "Step by step"]
         for step in self.steps:
-            told.append(f"  {step.title}")
+            lines.append(f"  {step.title}")
             for event, words in step.lines[:_LINES]:
-                told.append(f"    {self._show(event)}: {words}")
+                lines.append(f"    {self._show(event)}: {words}")
             if len(step.lines) > _LINES:
-                told.append(f"    … and {len(step.lines) - _LINES} more")
+                lines.append(f"    … and {len(step.lines) - _LINES} more")
             if step.empty and not step.lines:
-                told.append("    nothing else came of it where the answer is")
-        return told
+                lines.append("    gave no other event at the time of the answer")
+        return lines
 
-    def _tell_named(self) -> list[str]:
-        told = ["", "It rests on"]
+    def _named_lines(self) -> list[str]:
+        lines = ["", "It rests on"]
         for source, named in self.named.items():
             for mark in ("needed", "shared"):
                 events = [one.event for one in named if one.mark == mark]
                 if events:
-                    told.append(f"  {source}, {mark}")
-                    told += [f"    {self._show(event)}" for event in events[:_EVENTS]]
-                    told += [f"    … and {len(events) - _EVENTS} more"] if len(events) > _EVENTS else []
-        told += [
+                    lines.append(f"  {source}, {mark}")
+                    lines += [f"    {self._show(event)}" for event in events[:_EVENTS]]
+                    lines += [f"    … and {len(events) - _EVENTS} more"] if len(events) > _EVENTS else []
+        lines += [
             f"  {describe_absence(absence.source, absence.region, self.time_type)}"
             for absence in self.absences
         ]
-        return told
+        return lines
 
-    def _tell_life(self) -> list[str]:
+    def _biography_lines(self) -> list[str]:
         life = self.biography
         if life is None:
             return []
-        told = ["", f"What was said {self.question.describe(self.time_type)}"]
+        lines = ["", f"How the answer {self.question.describe(self.time_type)} changed"]
         for revision in life.revisions:
             said = "; ".join(self._show(event) for event in revision.after) or "nothing"
             verb = "first" if not revision.before else "then"
-            told.append(f"  {verb} {said}")
-            told.append(f"    after {revision.cause}")
+            lines.append(f"  {verb} {said}")
+            lines.append(f"    after {revision.cause}")
         if life.final is not None:
-            told.append(f"  final after {life.final}")
+            lines.append(f"  final after {life.final}")
         elif life.is_shown:
-            told.append("  not final: no CTI has passed it yet")
+            lines.append("  not final: no CTI has passed it yet")
         else:
-            told.append("  not given yet: it waits for the inputs to go on; told here as if they had ended")
-        return told
+            lines.append(
+                "  not given yet: the query waits for input; this is the answer if the inputs end now"
+            )
+        return lines
 
     def _show(self, event: Event) -> str:
         return describe_event(event, self.time_type)

@@ -23,7 +23,7 @@ from recension.core.time_kind import TICKS, TimeKind, kind_of, merge_kinds
 from recension.core.values import rows_of
 from recension.denote.lineage import Basis, EachEvent, EqualEvents, Region, identity, region_of
 from recension.denote.order import History, Key
-from recension.lineage.biography import tell_biography
+from recension.lineage.biography import find_biography
 from recension.lineage.inputs import SMALL, common_kind, read_inputs, without_partitions
 from recension.lineage.replay import Replay, Widen
 from recension.lineage.result import Absence, Named, Question, Step, Why, is_same
@@ -34,7 +34,7 @@ from recension.runners.local import BATCH_SIZE
 
 T = TypeVar("T")
 _NEAR = 3
-# An input that no step needs: its CTIs are told of all the same.
+# An input that no step needs: the biography has its CTIs all the same.
 _NOTHING = Region(BEGINNING, BEGINNING)
 
 
@@ -62,12 +62,12 @@ def explain_answer(
     search.verify(trace, found)
     named = search.mark(trace, found) if marks else trace.named
     question = search.narrow(question, found)
-    told = None
+    life = None
     if biography:
         keys = replay.keys() if replay.is_small else replay.regions
         parts = {name: one.part(replay.regions.get(name, _NOTHING)) for name, one in read.items()}
-        told = tell_biography(plan, parts, replay.regions, keys, question, found, batch_size)
-    return Why(found, question, search.kind, trace.steps, named, trace.absences, told)
+        life = find_biography(plan, parts, replay.regions, keys, question, found, batch_size)
+    return Why(found, question, search.kind, trace.steps, named, trace.absences, life)
 
 
 @dataclass

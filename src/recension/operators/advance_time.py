@@ -102,7 +102,7 @@ class AdvanceTime(Operator):
         latest = np.maximum.accumulate(np.maximum(batch.vs, self._latest))
         number = self._events + 1 + np.arange(len(batch))
         self._latest, self._events = int(latest[-1]), int(number[-1])
-        after = np.flatnonzero(pace.is_turn(number))
+        after = (pace.is_turn(number)).nonzero()[0]
         t = pace.times(latest[after])
         is_new = t > np.append(np.int64(self.out_cti), np.maximum(t, self.out_cti))[:-1]
         after, t = after[is_new], t[is_new]

@@ -83,14 +83,14 @@ class Align(Operator):
         """A change of an event that another waiting change has made is united with that one (E1)."""
         old, arrival = change.old.copy(), self._arrivals + np.arange(len(change))
         self._arrivals += len(change)
-        later = np.flatnonzero(change.old != change.vs)
+        later = (change.old != change.vs).nonzero()[0]
         if len(later) and len(self._waiting):
             found = self._waiting.find(identity(change.hash[later], change.vs[later], change.old[later]))
             later, found = later[found >= 0], found[found >= 0]
             old[later] = self._waiting.column("old", found)
             arrival[later] = self._waiting.column("arrival", found)
             self._waiting.remove(found)
-        rows = np.flatnonzero(old != change.new)
+        rows = (old != change.new).nonzero()[0]
         payload, group = take_rows(payload, change.row[rows]), group[change.row[rows]]
         self._add(change, rows, old[rows], arrival[rows], group, payload)
 
@@ -111,7 +111,7 @@ class Align(Operator):
 
     def _find_starting_until(self, group: Hashes, t: Ticks) -> Index:
         """Where the changes of events are that start at ``t`` of their group or before."""
-        due = np.flatnonzero(t > BEGINNING)
+        due = (t > BEGINNING).nonzero()[0]
         end = np.minimum(t[due], FOREVER - 1) + 1
         return self._waiting.find_overlaps(group[due], np.full(len(due), BEGINNING), end)[1]
 

@@ -73,7 +73,7 @@ def _make_changes(start: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch,
     """The changes that matter."""
     if bool(matters.all()):
         return changes(start, old, new, payload)
-    rows = np.flatnonzero(matters)
+    rows = matters.nonzero()[0]
     return changes(start[rows], old[rows], new[rows], take_rows(payload, rows))
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, empty
 from recension.core.change_log import tables_of
+from recension.core.records import record
 from recension.core.ticks import BEGINNING
 from recension.core.validity import counts_from_table, counts_to_table
 
@@ -25,7 +25,7 @@ Chunks: TypeAlias = Mapping[str, pa.Table]
 Orphans: TypeAlias = Literal["stop", "pass", "take"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Output:
     """What an operator emits when it gets a CTI: changes, then a CTI of its own if that advances."""
 

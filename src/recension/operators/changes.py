@@ -9,18 +9,18 @@ An end equal to the start means that the event is absent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, all_zero
 from recension.core.netting import cancel, order_of
+from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
 from recension.core.ticks import FOREVER, Ticks
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NetChanges:
     """Event by event: the end moves from ``old`` to ``new``; equal to ``vs`` means "not there".
 
@@ -101,7 +101,7 @@ def _pair_ends(batch: EventBatch, hashes: Hashes, end: Ticks, gone: Index, come:
     return NetChanges(row, batch.vs[row], old[order], new[order], hashes[row])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventRows:
     """Events by lifetime and the hash of their payload."""
 
@@ -158,8 +158,9 @@ def changes(vs: Ticks, old: Ticks, new: Ticks, payload: pa.RecordBatch) -> Event
 def order_of_changes(vs: Ticks, old: Ticks, new: Ticks) -> Index:
     """How `changes` are put in order of time, and at one time what goes before what comes."""
     is_insert = old == vs
-    sync = np.where(is_insert, vs, np.minimum(old, new))
+    # Of an insert the old end is its start, and the new one is later.
+    sync = np.minimum(old, new)
     first = int(sync.min(initial=FOREVER))
-    if int(sync.max(initial=first)) - first < 2**47:
-        return order_of((sync - first << 1) + is_insert, is_stable=True)
+    if int(sync.max(initial=first)) - first < 2**61:
+        return order_of((sync - first << 1) + is_insert)
     return np.lexsort((is_insert, sync))

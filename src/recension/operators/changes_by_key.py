@@ -83,7 +83,7 @@ class ChangesByKey(RowsByKey):
         group, place = kept["group"][is_past], kept["time"][is_past]
         if not len(group):
             return is_before
-        last = np.searchsorted(group, rows.group, "right") - 1
+        last = group.searchsorted(rows.group, "right") - 1
         is_there = (last >= 0) & (group[np.maximum(last, 0)] == rows.group)
         moves: Mask = is_there & (rows.place <= place[np.maximum(last, 0)])
         return is_before | moves
@@ -100,9 +100,9 @@ class ChangesByKey(RowsByKey):
         was, is_context = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         was[at_kept], is_context[at_kept] = True, extract.follower
         # What is kept stands before what came at its place.
-        shared = np.flatnonzero(was)
+        shared = was.nonzero()[0]
         segment = np.append(shared, at_rows)
-        order = np.argsort(segment, kind="stable")
+        order = segment.argsort(kind="stable")
         segment = segment[order]
         version = np.append(old["version"][shared], rows.version)[order]
         content = np.append(old["content"][shared], rows.content)[order]
@@ -165,7 +165,7 @@ class ChangesByKey(RowsByKey):
         known = self._read_moments(groups)
         starts, stays, moved = rows.start.copy(), np.ones(len(rows), np.bool_), 0
         is_looked_at = np.isin(rows.group, groups) if self._by_version else may_be_late
-        for i in np.flatnonzero(is_looked_at).tolist():
+        for i in is_looked_at.nonzero()[0].tolist():
             moments = known[int(rows.group[i])]
             start, verdict = self._judge(moments, rows, i, t)
             starts[i] = start
@@ -229,7 +229,7 @@ def _spread(values: Index, at: Index, size: int, otherwise: int) -> Index:
 
 def _ends(group: Index, since: Ticks, is_there: Mask) -> Ticks:
     """Where each change that is there ends: where the next of its key begins; the last one never."""
-    ends, at = since.copy(), np.flatnonzero(is_there)
+    ends, at = since.copy(), is_there.nonzero()[0]
     following = np.append(since[at[1:]], FOREVER)
     is_last = np.append(group[at[1:]] != group[at[:-1]], True)
     ends[at] = np.where(is_last, np.int64(FOREVER), following)[: len(at)]

@@ -76,7 +76,7 @@ class Cleanse(Operator):
         columns = [head.columns[name][~head.follower] for name in ("group", "end", "row", "time")]
         is_open = is_open_at(columns[1], t)
         first = int(columns[0][is_open].min(initial=FOREVER))
-        out = np.flatnonzero(columns[0] <= first)
+        out = (columns[0] <= first).nonzero()[0]
         starts, ends, rows = (column[out] for column in columns[:3])
         out = out[order_by_payload([starts], ends, lambda tied: self._held.payload(rows[tied]))]
         size = int(is_open[out].argmax()) if bool(is_open[out].any()) else len(out)

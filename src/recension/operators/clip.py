@@ -51,13 +51,13 @@ class Clip(TwoSidedOperator):
         change = arriving.change
         shown, live = self._take_out(arriving)
         new = change.new.copy()
-        goes_on = np.flatnonzero(live & (change.new > change.vs))
+        goes_on = (live & (change.new > change.vs)).nonzero()[0]
         vs, end = change.vs[goes_on], change.new[goes_on]
         new[goes_on] = self._starts.find_next(arriving.group[goes_on], vs, end)
         tag = identity(change.hash[goes_on], vs, end)
         payload = take_rows(arriving.payload, goes_on)
         self._left.insert(arriving.group[goes_on], vs, new[goes_on], tag, payload, end=end)
-        differs = np.flatnonzero(live & (shown != new))
+        differs = (live & (shown != new)).nonzero()[0]
         return changes(change.vs[differs], shown[differs], new[differs], take_rows(arriving.payload, differs))
 
     def _take_out(self, arriving: SideChanges) -> tuple[Ticks, Mask]:
@@ -68,7 +68,7 @@ class Clip(TwoSidedOperator):
         """
         change = arriving.change
         shown, live = change.vs.copy(), np.ones(len(change), np.bool_)
-        known = np.flatnonzero(change.old != change.vs)
+        known = (change.old != change.vs).nonzero()[0]
         found = self._left.find(identity(change.hash[known], change.vs[known], change.old[known]))
         live[known] = found >= 0
         known, found = known[found >= 0], found[found >= 0]
@@ -79,7 +79,7 @@ class Clip(TwoSidedOperator):
     def _apply_right(self, arriving: SideChanges) -> EventBatch:
         """Only starts that appear or vanish matter: the left events they fall into look for the next one."""
         group, vs, change = arriving.group, arriving.change.vs, arriving.change
-        come, gone = np.flatnonzero(change.old == vs), np.flatnonzero(change.new == vs)
+        come, gone = (change.old == vs).nonzero()[0], (change.new == vs).nonzero()[0]
         stays, _, by = cancel(combine(group[come], vs[come]), combine(group[gone], vs[gone]))
         come, gone = come[stays], np.delete(gone, by)
         self._starts.remove_at(group[gone], vs[gone])
@@ -94,7 +94,7 @@ class Clip(TwoSidedOperator):
         names = ("group", "vs", "ve", "tag", "end", "row")
         group, vs, shown, tag, end, row = (self._left.column(name, at) for name in names)
         new = self._starts.find_next(group, vs, end)
-        differs = np.flatnonzero(new != shown)
+        differs = (new != shown).nonzero()[0]
         output = changes(vs[differs], shown[differs], new[differs], self._left.payload(at[differs]))
         self._left.remove(at[differs], rows_stay=True)
         self._left.add(

@@ -104,10 +104,10 @@ class CoverageJoin(TwoSidedOperator):
         region = Spans(np.arange(len(change)), lo, hi)
         gains = change.new > change.old
         cover = self._find_cover(region, meeting)
-        cover = cover.take(np.flatnonzero(gains[cover.owner]))
+        cover = cover.take(gains[cover.owner].nonzero()[0])
         if not self._covered:
             # What is lost shall hold no part, as if it were covered.
-            cover = cover.concat_with(region.take(np.flatnonzero(~gains)))
+            cover = cover.concat_with(region.take((~gains).nonzero()[0]))
         revision = self._revise(numbers, region, cover)
         return [*pairs, self._make_changes(revision, take_rows(arriving.payload, revision.owner))]
 
@@ -116,11 +116,11 @@ class CoverageJoin(TwoSidedOperator):
         change = arriving.change
         number = np.arange(self._numbered, self._numbered + len(change))
         self._numbered += len(change)
-        known = np.flatnonzero(change.old != change.vs)
+        known = (change.old != change.vs).nonzero()[0]
         found = self._left.find(identity(change.hash[known], change.vs[known], change.old[known]))
         number[known] = self._left.column("number", found)
         self._left.remove(found)
-        stays = np.flatnonzero(change.new > change.vs)
+        stays = (change.new > change.vs).nonzero()[0]
         tag = identity(change.hash[stays], change.vs[stays], change.new[stays])
         payload = take_rows(arriving.payload, stays)
         self._left.insert(
@@ -161,7 +161,7 @@ class CoverageJoin(TwoSidedOperator):
         old = Spans(region.owner[at[first]], vs, ve)
         revision = revise(old, region, cover, covered=self._covered)
         self._parts.remove(part[revision.part[revision.part >= 0]])
-        stays = np.flatnonzero(revision.new > revision.start)
+        stays = (revision.new > revision.start).nonzero()[0]
         group = numbers[revision.owner[stays]]
         start = revision.start[stays]
         self._parts.add(group, start, revision.new[stays], combine(group, start))

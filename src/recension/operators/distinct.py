@@ -55,7 +55,7 @@ class Distinct(Operator):
 
     def _change_runs(self, work: WorkingSet) -> EventBatch:
         """Where events began or ceased to cover a stretch between two end points, runs change."""
-        rows = np.flatnonzero(work.is_changed & ((work.old.n > 0) != (work.new.n > 0)))
+        rows = (work.is_changed & ((work.old.n > 0) != (work.new.n > 0))).nonzero()[0]
         if not len(rows):
             return empty(self.schema)
         changed = self._runs.flip(Spans(work.group[rows], work.time[rows], work.time[rows + 1]))

@@ -46,8 +46,8 @@ class Edges(SingleStateOperator):
         """From the end each reading had to the end it has now, where they differ."""
         was, now = axis.ends(axis.old_row), axis.ends(axis.new_row)
         is_other = (axis.old_row != axis.new_row) & (axis.old_row >= 0) & (axis.new_row >= 0)
-        moves = np.flatnonzero((was != now) & ~is_other & ~axis.is_context)
-        replaced = np.flatnonzero(is_other)
+        moves = ((was != now) & ~is_other & ~axis.is_context).nonzero()[0]
+        replaced = is_other.nonzero()[0]
         at = axis.time[np.concatenate([moves, replaced, replaced])]
         none = axis.time[replaced]
         old = np.concatenate([was[moves], was[replaced], none])

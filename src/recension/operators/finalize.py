@@ -92,10 +92,10 @@ class Finalize(Operator):
         self._latest, self._aged = arrival.latest, int(arrival.aged[-1])
         self._known.adopt(arrival.proof)
         self._drop(LATE, batch.filter(arrival.is_late))
-        passing = np.flatnonzero(arrival.is_in_time & ~is_broken)
+        passing = (arrival.is_in_time & ~is_broken).nonzero()[0]
         out = batch.take(passing) if len(passing) < len(batch) else batch
         self._live.change(*end_changes(out, arrival.start[passing]))
-        waiting = np.flatnonzero(arrival.is_in_time & is_broken)
+        waiting = (arrival.is_in_time & is_broken).nonzero()[0]
         if len(waiting):
             rows, mended = self._repair_chains(batch, arrival, waiting)
             out = concat([out, mended]).take(np.argsort(np.concatenate([passing, rows]), kind="stable"))
@@ -267,9 +267,9 @@ class Arrival:
         return int(np.argmax(self._is_doubtful[1:])) + 1 if bool(self._is_doubtful[1:].any()) else 0
 
     def _steps(self, batch: EventBatch) -> BagChanges:
-        down = np.flatnonzero(self.is_in_time & (batch.kind == RETRACT))
+        down = (self.is_in_time & (batch.kind == RETRACT)).nonzero()[0]
         end = new_end(batch)
-        up = np.flatnonzero(self.is_in_time & (end > batch.vs)) if len(down) else down
+        up = (self.is_in_time & (end > batch.vs)).nonzero()[0] if len(down) else down
         row = np.concatenate([down, up])
         ends = np.concatenate([batch.ve[down], end[up]])
         return BagChanges(row, combine(self.start[row], ends), np.repeat([-1, 1], [len(down), len(up)]), ends)
@@ -279,15 +279,15 @@ class _LiveCounts:
     """How often events are alive, asked by the identities that a batch names."""
 
     def __init__(self, start: Hashes, batch: EventBatch, live: LiveEnds) -> None:
-        rows = np.flatnonzero(batch.kind == RETRACT)
+        rows = (batch.kind == RETRACT).nonzero()[0]
         named = combine(start[rows], batch.ve[rows])
-        order = np.argsort(named)
+        order = named.argsort()
         self._named, self._rows = named[order], rows[order]
         self._start, self._batch, self._live = start, batch, live
 
     def count(self, keys: Hashes) -> Index:
         """How often each is alive; what no retraction names is not looked for."""
-        at = np.minimum(np.searchsorted(self._named, keys), len(self._named) - 1)
+        at = np.minimum(self._named.searchsorted(keys), len(self._named) - 1)
         rows = self._rows[at]
         found = self._live.count(self._start[rows], self._batch.ve[rows])
         return np.where(self._named[at] == keys, found, 0)
@@ -296,7 +296,7 @@ class _LiveCounts:
 def end_changes(batch: EventBatch, start: Hashes) -> tuple[Hashes, Ticks, Index]:
     """What changes take away from the ends that are alive, and what they add."""
     old, new = old_end(batch), new_end(batch)
-    gone, come = np.flatnonzero(old != batch.vs), np.flatnonzero(new != batch.vs)
+    gone, come = (old != batch.vs).nonzero()[0], (new != batch.vs).nonzero()[0]
     delta = np.repeat([-1, 1], [len(gone), len(come)])
     return np.concatenate([start[gone], start[come]]), np.concatenate([old[gone], new[come]]), delta
 

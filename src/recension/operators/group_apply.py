@@ -66,10 +66,10 @@ class GroupApply(Operator):
         number = self._keys.number(batch.payload.select(self._key_names))
         opened = [self._open() for _ in range(len(self._keys) - len(self._groups))]
         self._ctis = np.append(self._ctis, np.array(opened, np.int64))
-        order = np.argsort(number, kind="stable")
+        order = number.argsort(kind="stable")
         number = number[order]
         own = replace(batch, payload=batch.payload.select(self._split[port].names)).take(order)
-        first = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+        first = np.append(True, number[1:] != number[:-1]).nonzero()[0]
         for start, stop in zip(first.tolist(), [*first[1:].tolist(), len(own)], strict=True):
             yield int(number[start]), own.slice(start, stop)
 
@@ -136,7 +136,7 @@ class GroupApply(Operator):
         in_use = np.array([not group.is_like(self._unseen) for group in self._groups], np.bool_)
         if not in_use.all():
             self._keys.retire(in_use)
-            self._groups = [self._groups[number] for number in np.flatnonzero(in_use).tolist()]
+            self._groups = [self._groups[number] for number in in_use.nonzero()[0].tolist()]
             self._ctis = self._ctis[in_use]
         return self.emit(t, shown)
 

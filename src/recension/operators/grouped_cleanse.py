@@ -59,7 +59,7 @@ class GroupedCleanse(Operator):
         group = self._groups(at)
         first = np.full(int(group.max()) + 1, FOREVER)
         np.minimum.at(first, group[is_open], vs[is_open])
-        candidates = np.flatnonzero(vs <= first[group])
+        candidates = (vs <= first[group]).nonzero()[0]
         order = candidates[
             order_by_payload(
                 [vs[candidates], group[candidates]],
@@ -72,7 +72,7 @@ class GroupedCleanse(Operator):
         ends = ve[order[(before == 0) & is_open[order]]]
         self._first_end = int(ends.min()) if len(ends) else BEGINNING
         free = order[(before == 0) & ~is_open[order]]
-        released = free[np.argsort(vs[free], kind="stable")]
+        released = free[vs[free].argsort(kind="stable")]
         return self.emit(min(t, self._first_start), self._release(at[released], vs[released], ve[released]))
 
     def _groups(self, at: Index) -> Index:
@@ -112,6 +112,6 @@ class GroupedCleanse(Operator):
 
 def _count_open_before(group: Index, is_open: Mask) -> Index:
     """How many open events lie before each, in its group; groups lie one after the other."""
-    before: Index = np.cumsum(is_open) - is_open
-    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
-    return before - np.repeat(before[first], np.diff(np.append(first, len(group))))
+    before: Index = is_open.cumsum() - is_open
+    first = np.append(True, group[1:] != group[:-1]).nonzero()[0]
+    return before - before[first].repeat(np.diff(np.append(first, len(group))))

@@ -179,7 +179,7 @@ class RowsByKey(SingleStateOperator):
     def _emit_changes(self, parts: Sequence[tuple[Ticks, Ticks, Ticks, Index]]) -> EventBatch:
         """Elements that move ends, given starts, old ends, new ends and payloads; those that do not go."""
         vs, old, new, row = (np.concatenate(column) for column in zip(*parts, strict=True))
-        moves = np.flatnonzero(old != new)
+        moves = (old != new).nonzero()[0]
         vs, old, new, row = vs[moves], old[moves], new[moves], row[moves]
         order = order_of_changes(vs, old, new)
         return changes(vs[order], old[order], new[order], self._rows.payload(row[order]))

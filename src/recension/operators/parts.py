@@ -58,7 +58,7 @@ def merge_spans(spans: Spans) -> Spans:
     packing = _pack([spans])
     starts = np.sort(packing.pack(spans.owner, spans.start))
     ends = np.sort(packing.pack(spans.owner, spans.end))
-    first = np.flatnonzero(np.append(True, starts[1:] > ends[:-1])[: len(starts)])
+    first = (np.append(True, starts[1:] > ends[:-1])[: len(starts)]).nonzero()[0]
     owner, start = packing.unpack(starts[first])
     last = np.append(first[1:], len(ends))[: len(first)] - 1
     return Spans(owner, start, packing.unpack(ends[last])[1])
@@ -111,9 +111,9 @@ class _Sweep:
         packing = _pack(kinds)
         ends = [packing.pack(spans.owner, spans.end) for spans in kinds]
         steps = np.concatenate([packing.pack(spans.owner, spans.start) for spans in kinds] + ends)
-        self.order = np.argsort(steps)
+        self.order = steps.argsort()
         steps = steps[self.order]
-        last = np.flatnonzero(np.append(steps[1:] != steps[:-1], True)[: len(steps)])
+        last = (np.append(steps[1:] != steps[:-1], True)[: len(steps)]).nonzero()[0]
         self.owner, self.time = packing.unpack(steps[last])
         half, at = len(steps) // 2, 0
         self.depth = []
@@ -121,7 +121,7 @@ class _Sweep:
             step = np.zeros(len(steps), np.int64)
             step[at : at + len(spans)] = 1
             step[half + at : half + at + len(spans)] = -1
-            self.depth.append(np.cumsum(step[self.order])[last])
+            self.depth.append(step[self.order].cumsum()[last])
             at += len(spans)
 
     def ends(self, holds: Mask) -> Ticks:
@@ -133,7 +133,7 @@ class _Sweep:
 
     def revision(self, old: Ticks, new: Ticks, part: Index | None = None) -> SpanRevision:
         """The rows where ends differ."""
-        rows = np.flatnonzero(old != new)
+        rows = (old != new).nonzero()[0]
         numbers = np.full(len(rows), -1) if part is None else part[rows]
         return SpanRevision(self.owner[rows], self.time[rows], old[rows], new[rows], numbers)
 

@@ -112,6 +112,8 @@ def restore_all(operators: Sequence[Operator | None], chunks: Chunks) -> None:
 
 def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
     """The changes of a batch, and the last CTI in it, which includes the earlier ones."""
+    if batch.last_kind < CTI:
+        return batch, None
     is_cti = batch.kind == CTI
     if not bool(is_cti.any()):
         return batch, None
@@ -122,7 +124,8 @@ def split_ctis(batch: EventBatch) -> tuple[EventBatch, int | None]:
 def flow_of(batch: EventBatch) -> Flow:
     """The elements of a source as what it gives in one step."""
     changes, t = split_ctis(batch)
-    return Flow([changes] if len(changes) else [], t, bool((changes.kind == EXTERNAL_CTI).any()))
+    has_external = changes.last_kind >= EXTERNAL_CTI and bool((changes.kind == EXTERNAL_CTI).any())
+    return Flow([changes] if len(changes) else [], t, has_external)
 
 
 def _without_ctis(flow: Flow) -> Flow:

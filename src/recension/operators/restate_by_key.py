@@ -82,7 +82,7 @@ class RestateByKey(RowsByKey):
 
     def _restate(self, chain: _Chain, fold: RowFold, extract: LeafExtract, batch: EventBatch) -> EventBatch:
         t, rows = self.out_cti, chain.rows
-        last = np.flatnonzero(np.append(chain.segment[1:] != chain.segment[:-1], True))[: len(rows)]
+        last = np.append(chain.segment[1:] != chain.segment[:-1], True).nonzero()[0][: len(rows)]
         first = np.append(0, last[:-1] + 1)[: len(last)]
         now = fold.holder[last]
         is_new = rows.row[now] >= 0
@@ -157,7 +157,7 @@ class _Chain:
             kept["start"],
         )
         both = Rows(*(np.append(getattr(known, n), getattr(came, n)) for n in Rows.__slots__))
-        order = np.argsort(both.group, kind="stable")
+        order = both.group.argsort(kind="stable")
         number = np.append(np.arange(size), np.full(len(came), -1))[order]
         rows = both.take(order)
         return cls(rows, group_sizes(rows.group)[0], kept, number)
@@ -178,7 +178,7 @@ class _Chain:
 
     def _steps(self, fold: RowFold) -> tuple[Index, Index, Mask]:
         """The rows that counted, what counted before each, and whether there was anything."""
-        now = np.flatnonzero(fold.counts & (self.rows.row >= 0))
+        now = (fold.counts & (self.rows.row >= 0)).nonzero()[0]
         was = fold.holder[np.maximum(now - 1, 0)]
         return now, was, (now > 0) & (self.segment[was] == self.segment[now])
 

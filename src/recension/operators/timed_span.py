@@ -83,8 +83,8 @@ class TimedSpan(Operator):
         if bool((batch.kind == INSERT).all()):
             shown = self._show(batch, np.arange(len(batch)), now)
             return changes(shown.start, shown.start, shown.end, shown.payload)
-        old = self._show(batch, np.flatnonzero(was != batch.vs), was)
-        new = self._show(batch, np.flatnonzero(now != batch.vs), now)
+        old = self._show(batch, (was != batch.vs).nonzero()[0], was)
+        new = self._show(batch, (now != batch.vs).nonzero()[0], now)
         return _make_changes(old, new)
 
     def _show(self, batch: EventBatch, rows: Index, end: Ticks) -> _Shown:

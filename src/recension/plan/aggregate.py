@@ -99,9 +99,10 @@ class AggregateNode(GroupedNode):
         """Why the answers of several parts of the events do not make the answer of all; None if they do."""
         alone = [a for name, a in self.aggregates if a.combining(name, self.event_schema) is None]
         if alone:
-            beside = " beside min or max" if alone[0].is_sum else ""
+            beside = " together with min or max" if alone[0].is_sum else ""
             return f"{alone[0]}{beside} needs all events together"
-        return None if self.speculate == "eager" else "max and min wait"
+        is_eager = self.speculate == "eager"
+        return None if is_eager else "max and min are computed in parts only with speculate='eager'"
 
     @property
     def gives_one_row(self) -> bool:

@@ -95,6 +95,8 @@ class ComputedColumn:
 
     def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
         """One value a row."""
+        if self.value.column is not None:
+            return _cast(payload.column(self.value.column), self.kind)
         return evaluate([self.value], [self.kind], payload, size)[0]
 
 

@@ -121,7 +121,7 @@ class CalendarWindows(Windows):
     @property
     def named_times(self) -> tuple[tuple[str, int], ...]:
         """A zone goes with times that have one: ticks and naive times are refused as beside a timestamp."""
-        return (("windows, tz", Instant(0, pa.timestamp("us", self.tz))), *super().named_times)
+        return (("windows with tz=", Instant(0, pa.timestamp("us", self.tz))), *super().named_times)
 
     def _length(self, count: int) -> str:
         return describe_calendar_length(

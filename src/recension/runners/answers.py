@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from os import urandom
 from typing import Final, TypeAlias
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -156,7 +156,7 @@ class Answer:
 
 
 def _new_id() -> str:
-    return uuid4().hex
+    return urandom(16).hex()
 
 
 class RunningHistory:

@@ -52,12 +52,13 @@ class Beliefs:
         """What was believed at a time, given what is true now."""
         if not self._keep:
             raise RecensionError(
-                "as_of: the session keeps only what is true now: rc.session(..., keep='1h') looks so far back"
+                "as_of: the session keeps only the present answer; rc.session(..., keep='1h') keeps earlier "
+                "ones"
             )
         if as_of < self._since:
             raise RecensionError(
-                f"what {self._name!r} was at {describe_clock(as_of)} is gone: it is known since "
-                f"{describe_clock(self._since)}; rc.session(..., keep=) says for how long"
+                f"the answer of {self._name!r} at {describe_clock(as_of)} is no longer kept: the earliest "
+                f"time is {describe_clock(self._since)}; rc.session(..., keep=) sets the earliest as_of"
             )
         later = list(takewhile(lambda entry: entry[0] > as_of, reversed(self._last)))
         builder = HistoryBuilder(self._schema)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ from recension.core.history import History
 from recension.core.openclose import OpenClose, TranslatedBatch
 from recension.core.partitions import PartitionProgress, PlacedRows
 from recension.core.placement import Placement, join_placements
+from recension.core.records import record
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import OneKind, TimeKind
 from recension.core.validity import Checker, counts_from_table, counts_to_table
@@ -51,9 +52,11 @@ from recension.runners.sub_streams import Arrival, SiftedRows, SubStreams
 # An Arrow table or batch, a pandas or polars frame, a History, a Result, or elements such as Insert(...).
 Data: TypeAlias = Any
 NO_PARTITION: Final = Arrival()
+_WITH_PAYLOAD: Final = (Insert, Retract)
+_ELEMENTS: Final = (*_WITH_PAYLOAD, Cti, ExternalCti)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadRows:
     """The elements of data, what they were made of, and where they stand if columns say that."""
 
@@ -65,7 +68,7 @@ class ReadRows:
     placement: Placement | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Push:
     """Data that was looked at and could be taken in; nothing has changed yet."""
 
@@ -95,6 +98,8 @@ class Push:
         """The last CTI that it brings to the source."""
         if (placed := self.placed) is not None:
             return placed.cti
+        if self.batch.last_kind < CTI:
+            return BEGINNING
         return int(self.batch.vs[self.batch.kind == CTI].max(initial=BEGINNING))
 
     @property
@@ -107,8 +112,9 @@ class Push:
     @property
     def is_only_ctis(self) -> bool:
         """Are there CTIs and nothing else?"""
-        is_promise = self.arrival.promise is not None
-        return (bool(len(self.batch)) or is_promise) and bool((self.batch.kind == CTI).all())
+        if not len(self.batch):
+            return self.arrival.promise is not None
+        return self.batch.last_kind >= CTI and bool((self.batch.kind == CTI).all())
 
 
 class Intake:
@@ -144,7 +150,7 @@ class Intake:
         self._decoder.dropped.clear()  # rows of which no element could be made: counted only
         read = [] if self._reader is None else self._reader.take_dropped()
         own = (self._sub_streams, self._openclose, self._checker)
-        return [*(dropped for part in own for dropped in part.take_dropped()), *read]
+        return [dropped for part in own if part.dropped for dropped in part.take_dropped()] + read
 
     @property
     def takes_all(self) -> bool:
@@ -203,7 +209,9 @@ class Intake:
     def _judge_parts(self, parts: Mapping[Any, Data], arrival: Arrival) -> Push:
         """Data by partition."""
         if arrival.partition is not None:
-            raise RecensionError(f"{self._source.name}: data by partition says already of which one each is")
+            raise RecensionError(
+                f"{self._source.name}: give the data by partition, or pass partition=, not both"
+            )
         first, found, places = self.rows + 1, list[ReadRows](), list[Placement]()
         for partition, data in parts.items():
             read = self._read(data, replace(arrival, partition=partition), first)
@@ -247,7 +255,7 @@ class Intake:
         """Refuse a later reading of a session where those before it were not pushed."""
         if self._reached is not None and not reading.is_whole and reading.begin not in self._reached:
             raise RecensionError(
-                f"{self._source.name}: {reading} does not follow what was pushed here: push the readings of "
+                f"{self._source.name}: {reading} does not follow what was pushed here: push the results of "
                 "a session in order, or session.history()"
             )
 
@@ -406,7 +414,7 @@ class Intake:
         return self._times.kind if kind is None else kind
 
     def _refuse_undeclared(self, batch: EventBatch, first_row: int) -> None:
-        if not self._takes_retractions and bool((batch.kind == RETRACT).any()):
+        if not self._takes_retractions and batch.has_retractions():
             row = first_row + int((batch.kind == RETRACT).argmax())
             kind = "keyed: it takes rows and ctis" if self._source.are_rows else "declared insert-only"
             reason = f"a retraction, but the source is {kind}"
@@ -500,11 +508,11 @@ def read_elements(
     """The elements as a batch; the first is number ``first_row`` of ``source``; ``times`` learns the kind."""
     names = set(columns.names)
     for row, element in enumerate(elements, first_row):
-        if not isinstance(element, Insert | Retract | Cti | ExternalCti):
+        if not isinstance(element, _ELEMENTS):
             raise StreamError(f"{element!r} is not a stream element", file=source, row=row)
         if (kind := kind_of_element(element)) not in (None, times.seen):
             times.note(kind, f"{source}: row {row}: {element}")
-        if isinstance(element, Insert | Retract) and element.payload.keys() != names:
+        if isinstance(element, _WITH_PAYLOAD) and element.payload.keys() != names:
             raise StreamError(_describe_columns(element, columns.names), file=source, row=row)
     try:
         return from_elements(elements, columns)

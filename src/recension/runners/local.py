@@ -202,11 +202,13 @@ class Session(LockedSession):
         """
         with self._lock.hold("push"):
             intake = self._run.intake(source)
-            with self.add_advice_to_errors(source):
+            try:
                 push = intake.judge(data, self._run.arrive(source, partition, heard=heard))
                 self._run.check_push(source, push)
                 with self._step():
                     self._run.feed(source, self._run.take(source, push))
+            except StreamError as why:
+                raise self._run.plan.with_advice(source, why) from None
 
     @contextmanager
     def add_advice_to_errors(self, source: str) -> Iterator[None]:
@@ -468,7 +470,7 @@ class Session(LockedSession):
     @contextmanager
     def _step(self) -> Iterator[None]:
         """What comes out in here can be read once all of it has gone well."""
-        with self._lock.fail_on_error():
+        try:
             try:
                 yield
             except RefusedError:
@@ -479,6 +481,9 @@ class Session(LockedSession):
             self._run.publish()
             if self._pool is not None and (warning := self._pool.take_warning()) is not None:
                 self._run.warn(warning)
+        except BaseException as why:
+            self._lock.note_error(why)
+            raise
 
 
 def _require_options(batch_size: int, clock: Clock, history_limit: int | None, workers: int) -> None:

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
-import numpy as np
-
-from recension.core.batch import RETRACT, EventBatch
+from recension.core.batch import EventBatch
 from recension.core.partitions import PartitionProgress
 from recension.core.repeats import REPEATED
 from recension.core.ticks import BEGINNING
@@ -56,13 +54,13 @@ class Metrics:
     def count_in(self, batch: EventBatch) -> None:
         """Count elements that come in."""
         self.events_in += len(batch)
-        self.retractions_in += int(np.count_nonzero(batch.kind == RETRACT))
+        self.retractions_in += batch.count_retractions()
 
     def count_out(self, flow: Flow) -> None:
         """Count what is given in one step."""
         for batch in flow.batches:
             self.events_out += len(batch)
-            self.retractions_out += int(np.count_nonzero(batch.kind == RETRACT))
+            self.retractions_out += batch.count_retractions()
         if flow.cti is not None:
             self.cti = flow.cti
 

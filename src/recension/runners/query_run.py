@@ -20,7 +20,7 @@ from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, empty
 from recension.core.errors import RecensionError, StreamError
 from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
-from recension.core.time_kind import TICKS, OneKind, kind_of, times_in_messages
+from recension.core.time_kind import TICKS, OneKind, TimesInMessages, kind_of
 from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
@@ -167,7 +167,7 @@ class QueryRun:
 
     def refuse_external(self, source: str, batch: EventBatch) -> None:
         """Refuse external CTIs that would meet a step which cannot make sense of them."""
-        has_external = bool((batch.kind == EXTERNAL_CTI).any())
+        has_external = batch.last_kind >= EXTERNAL_CTI and bool((batch.kind == EXTERNAL_CTI).any())
         if has_external and self.work.counts_external_ctis_alone(source):
             raise RecensionError(
                 f"{source}: an external cti came, which counts the elements of all workers: declare "
@@ -209,7 +209,7 @@ class QueryRun:
         paced = {at: flow_of(batch) for at, batch in self.intakes[source].take_paced().items()}
         for batch in batches:
             self._tick_steps()
-            with times_in_messages(self.times.kind):
+            with TimesInMessages(self.times.kind):
                 flows = self.engine.step({vertex: flow_of(batch), **paced})
             self._collect(flows)
             self._warn_without_cti(source, vertex)
@@ -281,7 +281,8 @@ class QueryRun:
         def count_held() -> int:
             return intake.state_rows() + self.engine.count_state_above(vertex)
 
-        warning = self._cti_warnings.setdefault(source, NoCtiWarning())
+        if (warning := self._cti_warnings.get(source)) is None:
+            warning = self._cti_warnings[source] = NoCtiWarning()
         if message := warning.check(source, given.events_out, count_held):
             self.engine.warn(vertex, message)
 

@@ -45,7 +45,7 @@ class Reading(NamedTuple):
     end: Position | None = None
 
     def __str__(self) -> str:
-        return "the result" if self.begin is None else f"reading {self.begin.number + 1}"
+        return "the result" if self.begin is None else f"result {self.begin.number + 1}"
 
     @property
     def is_whole(self) -> bool:
@@ -56,8 +56,8 @@ class Reading(NamedTuple):
         """Both as one, if this begins where the earlier one ends."""
         if self.begin and earlier.end and self.begin != earlier.end:
             raise RecensionError(
-                f"{self} does not follow this reading {earlier.end.number}: add the readings of one query of "
-                "one session, in order"
+                f"{self} does not follow result {earlier.end.number}: add the results of one query of one "
+                "session, in order"
             )
         return Reading(earlier.begin, self.end)
 
@@ -117,7 +117,7 @@ class Result:
             if self.is_whole:
                 raise
             raise StreamError(
-                f"{why.reason}: this result begins after an earlier reading, which has that event; ask "
+                f"{why.reason}: this result follows an earlier one, which has that event; use "
                 "session.history(), or add the results up: (first + second).history()"
             ) from None
         return replace(found, time_type=self.time_type)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from recension.core.errors import RecensionError, StreamError, describe_error, first_line
 from recension.core.memory_pool import MemoryPool
@@ -38,20 +38,24 @@ class SessionLock:
         self._holder: tuple[int, str] | None = None
         self._failure: str | None = None
 
-    @contextmanager
-    def hold(self, method: str, *, even_failed: bool = False) -> Iterator[None]:
+    def hold(self, method: str, *, even_failed: bool = False) -> Held:
         """Nobody else is inside while this runs, with the session's memory; ``method`` is for messages."""
+        return Held(self, method, even_failed)
+
+    def enter(self, method: str, even_failed: bool) -> AbstractContextManager[None] | None:
+        """Let this thread in, or refuse it; gives the session's memory, if it has any of its own."""
         if not self._lock.acquire(blocking=False):
             raise RecensionError(self._describe_conflict(method))
-        try:
-            if self._failure is not None and not even_failed:
-                raise RecensionError(self._failure)
-            self._holder = threading.get_ident(), method
-            with nullcontext() if self._pool is None else self._pool.use():
-                yield
-        finally:
-            self._holder = None
+        if self._failure is not None and not even_failed:
             self._lock.release()
+            raise RecensionError(self._failure)
+        self._holder = threading.get_ident(), method
+        return None if self._pool is None else self._pool.use()
+
+    def leave(self) -> None:
+        """The thread that was inside goes."""
+        self._holder = None
+        self._lock.release()
 
     def _describe_conflict(self, method: str) -> str:
         thread, other = self._holder or (0, "a method")
@@ -70,20 +74,49 @@ class SessionLock:
         """State is changed in place: any error in here, an interrupt too, fails the session."""
         try:
             yield
-        except RefusedError as refused:
-            raise refused.why from None
         except BaseException as why:
-            method = self._holder[1] if self._holder else "a step"
-            reason = first_line(why) if isinstance(why, RecensionError) else describe_error(why)
-            self._failure = (
-                f"the session failed in {method} ({reason}) and cannot go on: restore "
-                "its last snapshot, into this session or a new one"
-            )
+            self.note_error(why)
             raise
+
+    def note_error(self, why: BaseException) -> None:
+        """A step has ended with this error: the session has failed, unless elements were only refused."""
+        if isinstance(why, RefusedError):
+            raise why.why from None
+        method = self._holder[1] if self._holder else "a step"
+        reason = first_line(why) if isinstance(why, RecensionError) else describe_error(why)
+        self._failure = (
+            f"the session failed in {method} ({reason}) and cannot go on: restore "
+            "its last snapshot, into this session or a new one"
+        )
 
     def clear_failure(self) -> None:
         """The state is whole again."""
         self._failure = None
+
+
+class Held:
+    """A thread inside a session, for as long as a ``with`` block: a generator would take longer."""
+
+    __slots__ = ("_even_failed", "_lock", "_memory", "_method")
+
+    def __init__(self, lock: SessionLock, method: str, even_failed: bool) -> None:
+        self._lock, self._method, self._even_failed = lock, method, even_failed
+
+    def __enter__(self) -> None:
+        self._memory = self._lock.enter(self._method, self._even_failed)
+        if self._memory is not None:
+            try:
+                self._memory.__enter__()
+            except BaseException:
+                self._lock.leave()
+                raise
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            if self._memory is not None:
+                self._memory.__exit__(*error)
+        finally:
+            self._lock.leave()
 
 
 class LockedSession:

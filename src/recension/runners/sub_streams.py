@@ -19,6 +19,7 @@ from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index
 from recension.core.errors import RecensionError, StreamError
 from recension.core.partitions import Heard, PartitionProgress, Partitions, PlacedRows
 from recension.core.placement import PartitionColumns, Placement, name_of
+from recension.core.records import record
 from recension.core.repeats import REPEATED, Highest, Sequences
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import TimeKind, describe_time
@@ -43,7 +44,7 @@ class Arrival:
     heard: Heard | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SiftedRows:
     """Rows in their places, without repeats; nothing has changed yet."""
 

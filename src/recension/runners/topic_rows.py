@@ -168,13 +168,13 @@ def _kind(source: Source, beside: Mapping[str, str]) -> pa.DataType:
 
 
 def _times(source: Source, beside: Mapping[str, str]) -> TimeColumns:
-    """The columns of times in the values; those that come from beside the value are not there."""
+    """The columns of times in the values; those that come from outside the value are not there."""
     named = [name for name in (source.start, source.end) if name is not None]
     elsewhere = [name for name in named if name in beside]
     if elsewhere and len(elsewhere) < len(named):
         raise RecensionError(
-            f"{source.name}: {elsewhere[0]} comes from beside the value, and the other time does not: name "
-            "both in columns=, or none"
+            f"{source.name}: columns= takes {elsewhere[0]} from outside the value, and the other time is in "
+            "it: name both times in columns=, or none"
         )
     return TimeColumns(is_timeless=True) if elsewhere else source.time_columns
 

@@ -65,6 +65,17 @@ def test_run_gives_the_same_history() -> None:
     assert found == {line.name: (line.events_in, line.state_rows) for line in one.metrics}
 
 
+@pytest.mark.parametrize("query", [SOURCE.align(3), SOURCE.advance_time(3).align(3)], ids=["align", "paced"])
+def test_changes_come_out_where_only_a_clock_has_moved(query: rc.Stream) -> None:
+    """A worker that gets no row in a step may still show what has waited long enough for rows of others."""
+    with rc.session(query, workers=2) as live:
+        for row in _rows():
+            live.push("s", [row])
+            live.read()
+        live.push("s", [rc.Cti(rc.FOREVER)])
+        assert len(live.history()) == len(KEYS)
+
+
 def test_dropped_elements_are_counted_and_kept() -> None:
     source = rc.source("s", {"k": "string", "v": "int64"}, on_violation="drop")
     query = source.group_by("k").agg(n=rc.count(), speculate="eager")

@@ -176,7 +176,7 @@ def partition_of(file: Path, path: Path, columns: Sequence[str]) -> str | None:
     if not between:
         return None
     if len(between) != len(columns):
-        reason = f"partitions are told apart by {', '.join(columns)}: a directory for each, or none at all"
+        reason = f"partitions are distinguished by {', '.join(columns)}: a directory for each, or none at all"
         raise FormatError(reason, file=str(file))
     return name_of(tuple(map(_value_in_name, between, columns)))
 

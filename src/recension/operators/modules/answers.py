@@ -31,7 +31,7 @@ from recension.operators.modules.contents import EventChanges, WindowContents
 from recension.operators.modules.hosting import Caller, Given, HostedModule
 from recension.operators.modules.states import States
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.accumulators import Accumulator, name_overflows
+from recension.operators.windowed.accumulators import OVERFLOWS, Accumulator, overflow_error
 from recension.operators.windowed.aggregates import Aggregation
 from recension.operators.windowed.events import CoveringEvents
 from recension.operators.windowed.selections import Selection
@@ -77,8 +77,10 @@ class NamedValues(ModuleAnswers):
     ) -> ModuleRows:
         columns = []
         for name, value in zip(self.schema.names[keys.num_columns :], self._values, strict=True):
-            with name_overflows(name, lambda row: keys.slice(row, 1)):
+            try:
                 columns.append(compute(value))
+            except OVERFLOWS as why:
+                raise overflow_error(why, name, lambda row: keys.slice(row, 1)) from None
         payload = pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=self.schema)
         windows = contents.windows
         return ModuleRows(np.arange(len(windows)), windows.start, windows.end, payload)

@@ -18,7 +18,6 @@ range can be read with its neighbours, changed and written back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ import pyarrow as pa
 from recension.core.batch import Index
 from recension.core.memory import empty
 from recension.core.netting import distinct, expand
+from recension.core.records import record
 from recension.core.sorted_runs import Column, Columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 
@@ -35,7 +35,7 @@ _MANY = 8  # keys among which as many others are searched by packing them all
 _NONE = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extract:
     """Rows read out of the table, in order: whole blocks, and after each run of blocks the key that follows.
 
@@ -88,16 +88,16 @@ class BlockTable:
         """At least so many rows before and after each key, of whatever groups, as far as there are any."""
         starts, blocks = self._starts(), len(self._page)
         block = np.maximum(self._block_before(group, time, or_equal=True), 0)
-        first = np.searchsorted(starts, starts[block] - rows, "right") - 1
-        last = np.searchsorted(starts, starts[np.minimum(block + 1, blocks)] - 1 + rows, "right") - 1
+        first = starts.searchsorted(starts[block] - rows, "right") - 1
+        last = starts.searchsorted(starts[np.minimum(block + 1, blocks)] - 1 + rows, "right") - 1
         return self._read_between(np.maximum(first, 0), np.clip(last, 0, max(0, blocks - 1)))
 
     def stretch(self, low: int, high: int, before: int, after: int) -> Extract:
         """All rows of the first group between two times, and at least so many before and after them."""
         starts = self._starts()
-        first = int(np.searchsorted(starts, self.position(0, low) - before, "right")) - 1
+        first = int(starts.searchsorted(self.position(0, low) - before, "right")) - 1
         first = max(0, min(first, len(self._page) - 1))
-        last = int(np.searchsorted(starts, self.position(0, high, after_equal=True) + after, "left"))
+        last = int(starts.searchsorted(self.position(0, high, after_equal=True) + after, "left"))
         return self._read(np.arange(first, max(first + 1, last))[: len(self._page) - first])
 
     def position(self, group: int, time: int, *, after_equal: bool = False) -> int:
@@ -116,12 +116,12 @@ class BlockTable:
 
     def _starts(self) -> Index:
         """Where each block begins, and where the last one ends."""
-        return np.append(0, np.cumsum(self._size))
+        return np.append(0, self._size.cumsum())
 
     def head(self, rows: int) -> Extract:
         """At least so many rows from the first one on, as far as there are any."""
-        held = np.cumsum(self._size[:rows])
-        return self._read(np.arange(min(int(np.searchsorted(held, rows)) + (rows > 0), len(held))))
+        held = self._size[:rows].cumsum()
+        return self._read(np.arange(min(int(held.searchsorted(rows)) + (rows > 0), len(held))))
 
     def _read_between(self, first: Index, last: Index) -> Extract:
         """Every block that lies between some first and last one, and the next where the last has few rows."""
@@ -130,7 +130,7 @@ class BlockTable:
         size = len(self._page) + 1
         last = last + ((self._size[last] < self._width // 4) & (last + 2 < size))
         touched = np.bincount(first, minlength=size) - np.bincount(last + 1, minlength=size)
-        return self._read(np.flatnonzero(np.cumsum(touched[:-1]) > 0))
+        return self._read((touched[:-1].cumsum() > 0).nonzero()[0])
 
     def _read(self, blocks: Index) -> Extract:
         if not len(blocks):
@@ -139,7 +139,7 @@ class BlockTable:
         size = np.where(is_follower, 1, self._size[read])
         at = self._rows_of(self._page[read], size)
         columns = {name: room.take(at) for name, room in self._room.items()}
-        return Extract(blocks, columns, np.repeat(is_follower, size))
+        return Extract(blocks, columns, is_follower.repeat(size))
 
     def _with_followers(self, blocks: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
         """The blocks and, after each run of them, the one that follows; which those are."""
@@ -147,13 +147,13 @@ class BlockTable:
         if stop - first == len(blocks):  # one run, as most often
             read = np.arange(first, min(stop + 1, len(self._page)))
             return read, read == stop
-        ends = np.flatnonzero(np.append(np.diff(blocks) > 1, stop < len(self._page)))
+        ends = np.append(np.diff(blocks) > 1, stop < len(self._page)).nonzero()[0]
         is_follower = np.insert(np.zeros(len(blocks), np.bool_), ends + 1, True)
         return np.insert(blocks, ends + 1, blocks[ends] + 1), is_follower
 
     def _rows_of(self, page: Index, size: Index) -> Index:
         """Where the first so many rows of pages are, page by page."""
-        at: Index = np.repeat(page * self._width - np.cumsum(size) + size, size)
+        at: Index = np.repeat(page * self._width - size.cumsum() + size, size)
         at += np.arange(len(at))
         return at
 
@@ -164,7 +164,7 @@ class BlockTable:
         """
         self._rows += len(columns["time"]) - int(self._size[blocks].sum())
         # Runs of adjacent blocks: an untouched block stands between two of them.
-        starts = np.flatnonzero(np.append(True, np.diff(blocks) > 1))
+        starts = np.append(True, np.diff(blocks) > 1).nonzero()[0]
         before = blocks[starts[1:]] - 1
         keys = self._first_group[before], self._first_time[before]
         cuts = np.append(0, bisect(columns["group"], columns["time"], *keys))
@@ -248,7 +248,7 @@ def bisect(groups: Column, times: Column, group: Index, time: Ticks, *, after_eq
         return _NONE
     if len(groups) <= _MANY * len(group):
         known, wanted = sort_keys([groups, group], [times, time])
-        return np.searchsorted(known, wanted, "right" if after_equal else "left")
+        return known.searchsorted(wanted, "right" if after_equal else "left")
     return _bisect_in_groups(groups, times, group, time, after_equal)
 
 
@@ -266,7 +266,7 @@ def _bisect_in_groups(groups: Column, times: Column, group: Index, time: Ticks, 
     return low
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyPacking:
     """(group, time) as one whole number in the same order: the time as an offset, or a rank if that is long.
 
@@ -286,7 +286,7 @@ class KeyPacking:
         low, high, has_ends = _range_of(times)
         rounded = _power_of_two if by_shifts else int
         width, ranked = rounded(high - low + 2), None
-        if (max(int(group.max(initial=0)) for group in groups) + 1) * width > 2**62:
+        if (max([int(group.max(initial=0)) for group in groups]) + 1) * width > 2**62:
             ranked = distinct(np.concatenate(times))
             width = rounded(len(ranked))
         return KeyPacking(width, low, high, ranked, has_ends)
@@ -294,7 +294,7 @@ class KeyPacking:
     def pack(self, group: Index, time: Ticks) -> Index:
         """One number per key."""
         if self.ranked is not None:
-            code = np.searchsorted(self.ranked, time)
+            code = self.ranked.searchsorted(time)
         else:
             within = np.minimum(np.maximum(time, self.low), self.high + 1) if self.has_ends else time
             code = within - self.low
@@ -318,8 +318,9 @@ class KeyPacking:
 
 def _range_of(times: Sequence[Ticks]) -> tuple[int, int, bool]:
     """Just before the first time and at the last, without the ends of time; and whether those are there."""
-    low = min((int(one.min()) for one in times if len(one)), default=0)
-    high = max((int(one.max()) for one in times if len(one)), default=0)
+    there = [one for one in times if len(one)]
+    low = min([int(one.min()) for one in there], default=0)
+    high = max([int(one.max()) for one in there], default=0)
     has_ends = low == BEGINNING or high == FOREVER
     if has_ends:
         every = np.concatenate(times)

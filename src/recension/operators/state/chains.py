@@ -69,7 +69,7 @@ class Chains(PointsWithPayloads):
 
     def apply(self, change: NetChanges, group: Index, payload: pa.RecordBatch) -> tuple[ChainEnds, ChainEnds]:
         """Take in changes, each with its group; the chains before and after, where any may differ."""
-        come, gone = np.flatnonzero(change.new > change.vs), np.flatnonzero(change.old != change.vs)
+        come, gone = (change.new > change.vs).nonzero()[0], (change.old != change.vs).nonzero()[0]
         rows = self._store.append(take_rows(payload, change.row[come]), len(come))
         added = _new_events(change, group, come, rows)
         removed = identity(change.hash[gone], change.vs[gone], change.old[gone])
@@ -108,13 +108,13 @@ class Chains(PointsWithPayloads):
 
     def _link(self, axis: _ChainAxis) -> tuple[Index, Ticks]:
         """Link the events that there are now; (group, time) where it must go on beyond what was read."""
-        own, at = axis.columns, np.flatnonzero(axis.is_new)
+        own, at = axis.columns, axis.is_new.nonzero()[0]
         # The first of a stretch lies before all changes there: what it knew of its chain stays true.
         is_known = (axis.starts & axis.is_old)[at]
-        stretch = np.cumsum(axis.starts)[at]
+        stretch = axis.starts.cumsum()[at]
         has_previous = np.append(False, stretch[1:] == stretch[:-1])[: len(at)]
         goes_on = has_previous & ~is_known
-        asked = np.flatnonzero(goes_on)
+        asked = goes_on.nonzero()[0]
         goes_on[asked] = self._compare(own["row"][at[asked - 1]], own["row"][at[asked]])
         far = _running_max(~goes_on, np.where(is_known, own["old reach"][at], own["end"][at]))
         gap = np.append(False, own["time"][at][1:] > far[:-1])[: len(at)]
@@ -123,7 +123,7 @@ class Chains(PointsWithPayloads):
         start = np.where(is_known, own["old start"][at], own["time"][at])[first]
         head = np.where(is_known, own["old head"][at], own["row"][at])[first]
         own["start"][at], own["head"][at], own["reach"][at] = start, head, far
-        ends = np.flatnonzero(axis.is_last)
+        ends = axis.is_last.nonzero()[0]
         differs = np.zeros(len(ends), np.bool_)
         for name in ("start", "head", "reach"):
             differs |= own[name][ends] != own[f"old {name}"][ends]
@@ -162,7 +162,7 @@ class Chains(PointsWithPayloads):
         goes &= np.where(is_followed, np.append(is_settled[1:], True), own["reach"] < t)
         first = np.append(True, group[1:] != group[:-1])[: len(group)]
         goes &= _none_before(~goes, first)
-        self._look_again(own, t, is_followed, np.flatnonzero(past & ~goes & (first | _follows(goes))))
+        self._look_again(own, t, is_followed, (past & ~goes & (first | _follows(goes))).nonzero()[0])
         gone = ~extract.follower
         gone[gone] = goes
         self._table.forget(extract, gone)
@@ -201,7 +201,7 @@ def _check(axis: _ChainAxis) -> None:
 
 def _widen(group: Index, low: Ticks, high: Ticks, unstable: Index, until: Ticks) -> Ticks:
     """Look several times as far, beyond the last event seen, in groups that are not settled yet."""
-    last = np.searchsorted(unstable, group, "right") - 1
+    last = unstable.searchsorted(group, "right") - 1
     found = (last >= 0) & (unstable[last] == group)
     seen = until[last]
     ahead = np.minimum((seen.view(np.uint64) - low.view(np.uint64)) << np.uint64(2), np.uint64(2**62))
@@ -219,7 +219,7 @@ def _new_events(change: NetChanges, group: Index, come: Index, rows: Index) -> C
 def _running_max(begins: Mask, values: Ticks) -> Ticks:
     """The greatest value so far, from the last beginning on."""
     distinct, rank = np.unique(values, return_inverse=True)
-    piece = np.cumsum(begins) * len(distinct)
+    piece = begins.cumsum() * len(distinct)
     greatest: Ticks = distinct[np.maximum.accumulate(piece + rank) - piece]
     return greatest
 
@@ -231,7 +231,7 @@ def _follows(mask: Mask) -> Mask:
 
 def _none_before(bad: Mask, first: Mask) -> Mask:
     """Is there nothing bad from the first of the group up to here?"""
-    seen = np.cumsum(bad)
+    seen = bad.cumsum()
     at_first = np.maximum.accumulate(np.where(first, np.arange(len(bad)), 0))
     none: Mask = seen - (seen - bad)[at_first] == 0
     return none
@@ -239,8 +239,8 @@ def _none_before(bad: Mask, first: Mask) -> Mask:
 
 def _whole_chains(axis: _ChainAxis, side: Mask, before: str) -> ChainEnds:
     """The chains whose last event is known, with what was known of them before or is now."""
-    at = np.flatnonzero(side)
-    own, stretch = axis.columns, np.cumsum(axis.starts)[at]
+    at = side.nonzero()[0]
+    own, stretch = axis.columns, axis.starts.cumsum()[at]
     start, head, reach = (own[f"{before}{name}"][at] for name in ("start", "head", "reach"))
     is_end = np.append((stretch[1:] != stretch[:-1]) | (own["row"][at][1:] == head[1:]), True)[: len(at)]
     is_end &= ~axis.is_last[at]

@@ -102,11 +102,13 @@ class EndPoints:
 
     def endless_groups(self) -> Index:
         """The groups with an event that never ends."""
-        return np.flatnonzero(self._is_endless["is"]) if self._endless else np.zeros(0, np.int64)
+        return self._is_endless["is"].nonzero()[0] if self._endless else np.zeros(0, np.int64)
 
     def replace(self, extract: LeafExtract, columns: Columns, born: Points, gone: Points) -> None:
         """Write an extract back, with the end points that are new and those that are gone."""
         self._table.replace(extract, columns)
+        if not len(born[0]) and not len(gone[0]):
+            return
         groups = extract.leaves
         if len(extract.blocks):
             groups = unique_numbers(np.concatenate([groups, born[0], gone[0]]))
@@ -180,7 +182,7 @@ class EndPoints:
         """Of these groups, some hold an end point from before the CTI, the first at ``time``."""
         groups = unique_numbers(groups)
         times = np.full(len(groups), FOREVER)
-        times[np.searchsorted(groups, held)] = time
+        times[groups.searchsorted(held)] = time
         self._held.set(groups, times)
 
     def _extract_past(self, groups: Index, t: int, names: Collection[str] | None = None) -> LeafExtract:
@@ -254,11 +256,11 @@ class KeptMoments(EndPoints):
         columns = extract.columns
         if not len(groups):
             return columns
-        past = np.flatnonzero((columns["time"] < t) & ~extract.follower & is_among(columns["group"], groups))
+        past = ((columns["time"] < t) & ~extract.follower & is_among(columns["group"], groups)).nonzero()[0]
         group, time = columns["group"][past], columns["time"][past]
-        from_end = np.searchsorted(group, group, "right") - np.arange(len(past))
+        from_end = group.searchsorted(group, "right") - np.arange(len(past))
         goes, stays = from_end > keep, from_end <= keep
-        first = np.flatnonzero(stays & ~np.append(False, stays[:-1] & (group[1:] == group[:-1])))
+        first = (stays & ~np.append(False, stays[:-1] & (group[1:] == group[:-1]))).nonzero()[0]
         self._hold(groups, group[first], time[first])
         gone = np.zeros(len(columns["time"]), np.bool_)
         gone[past[goes]] = True
@@ -349,7 +351,7 @@ class GroupTimes:
         """Set the times of some groups, which are distinct, where they are others."""
         every = self._times.reshape(-1)
         before = every[groups]
-        other = np.flatnonzero(before != times)
+        other = (before != times).nonzero()[0]
         groups, times, before = groups[other], times[other], before[other]
         every[groups] = times
         self._size += int(np.count_nonzero(before == FOREVER)) - int(np.count_nonzero(times == FOREVER))
@@ -368,7 +370,7 @@ class GroupTimes:
 
     def snapshot(self) -> pa.Table:
         """The times that are set."""
-        return self._rows_of(np.flatnonzero(self.times() < FOREVER))
+        return self._rows_of((self.times() < FOREVER).nonzero()[0])
 
     def _rows_of(self, groups: Index) -> pa.Table:
         return pa.table({"group": groups, "time": self.times()[groups]})
@@ -391,7 +393,7 @@ class GroupTimes:
         """See `Logged.take_changes`."""
         changed, self._changed = self._changed, []
         is_whole = changed is None
-        groups = np.flatnonzero(self.times() < FOREVER) if changed is None else _unite_numbers(changed)
+        groups = (self.times() < FOREVER).nonzero()[0] if changed is None else _unite_numbers(changed)
         is_set = self.times()[groups] < FOREVER
         return Change(self._rows_of(groups[is_set]), pa.table({"group": groups[~is_set]}), is_whole)
 
@@ -422,6 +424,6 @@ def never_inserted_error() -> StreamError:
 
 def is_among(groups: Index, some: Index) -> Mask:
     """Which of the groups are among ``some``, which are sorted."""
-    place = np.minimum(np.searchsorted(some, groups), len(some) - 1)
+    place = np.minimum(some.searchsorted(groups), len(some) - 1)
     found: Mask = some[place] == groups
     return found

@@ -47,7 +47,7 @@ class EventsByStart:
 
     def apply(self, change: NetChanges, payload: pa.RecordBatch) -> None:
         """Take over the net changes of a batch; ``payload`` has the rows of the batch that they name."""
-        gone, come = np.flatnonzero(change.old != change.vs), np.flatnonzero(change.new > change.vs)
+        gone, come = (change.old != change.vs).nonzero()[0], (change.new > change.vs).nonzero()[0]
         added = _table_rows(change, come, change.new)
         added["row"] = self._store.append(take_rows(payload, change.row[come]), len(come))
         removed = self._table.exchange(_table_rows(change, gone, change.old), added, _IDENTITY)
@@ -138,7 +138,7 @@ class Front:
                 self.at += int(np.argmax(is_open))
                 break
             self.at, width = self.at + len(is_open), 2 * width
-        out = start + np.flatnonzero(self.end[start : self.at] > BEGINNING)
+        out = start + (self.end[start : self.at] > BEGINNING).nonzero()[0]
         return self.end[out], self.row[out]
 
     def change(self, change: NetChanges) -> Index | None:
@@ -149,11 +149,11 @@ class Front:
         if not len(change):
             return change.row[:0]
         if self._by_hash is None:
-            order = np.argsort(self.hash)
+            order = self.hash.argsort()
             self._by_hash = self.hash[order], order
         hashes, order = self._by_hash
-        found = np.minimum(np.searchsorted(hashes, change.hash), len(hashes) - 1)
-        is_alone = np.searchsorted(hashes, change.hash, "right") - found == 1
+        found = np.minimum(hashes.searchsorted(change.hash), len(hashes) - 1)
+        is_alone = hashes.searchsorted(change.hash, "right") - found == 1
         place = order[found]
         if not bool((is_alone & (place >= self.at) & (self.end[place] == change.old)).all()):
             return None
@@ -169,7 +169,7 @@ class Front:
 
     def rows(self) -> Columns:
         """What is not out, as rows of a table of events by start."""
-        at = self.at + np.flatnonzero(self.end[self.at :] > BEGINNING)
+        at = self.at + (self.end[self.at :] > BEGINNING).nonzero()[0]
         start = np.full(len(at), self.start)
         return {
             "group": start,

@@ -40,11 +40,13 @@ class GroupCounts:
     def set(self, groups: Index, counts: Index) -> None:
         """Some groups, each named once, have so many rows now."""
         rows = self._rows["rows"]
-        step = (counts > 0).astype(np.int64) - (rows[groups] > 0)
+        had, has = rows[groups] > 0, counts > 0
         rows[groups] = counts
-        at = np.flatnonzero(step)
-        self.in_use += int(step[at].sum())
-        np.subtract.at(self._idle, groups[at] // _PAGE, step[at])
+        at = (had != has).nonzero()[0]
+        if len(at):
+            step = 2 * has[at].astype(np.int64) - 1
+            self.in_use += int(step.sum())
+            np.subtract.at(self._idle, groups[at] // _PAGE, step)
 
     def groups_in_use(self) -> Index:
         """The groups that have rows."""
@@ -58,13 +60,14 @@ class GroupCounts:
         rows = self._rows["rows"]
         if len(rows) < _REUSE_AT or 2 * self.in_use > len(rows):
             return taken[:0]
-        taken = unique_numbers(taken[rows[taken] == 0])
+        taken = unique_numbers(taken.take((rows.take(taken) == 0).nonzero()[0]))
         pages = np.flatnonzero(self._idle)
         enough = int(np.searchsorted(np.cumsum(self._idle[pages]), count + len(taken))) + 1
         groups = (pages[:enough, None] * _PAGE + np.arange(_PAGE)).reshape(-1)
-        groups = groups[groups < len(rows)]
-        groups = groups[rows[groups] == 0]
-        spare: Index = groups[~np.isin(groups, taken, assume_unique=True)][:count]
+        groups = groups[: int(groups.searchsorted(len(rows)))]
+        groups = groups.take((rows.take(groups) == 0).nonzero()[0])[: count + len(taken)]
+        # All that are taken, as far as these pages go, are among them.
+        spare: Index = np.delete(groups, np.searchsorted(groups, taken[taken <= groups[-1:]]))[:count]
         return spare
 
     def is_forgettable(self) -> bool:

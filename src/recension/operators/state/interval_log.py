@@ -49,7 +49,7 @@ class _Versions:
         if len(pages) and pages[-1] + 1 >= len(self._place):
             self._place = np.append(self._place, np.zeros(pages[-1] + 1, np.int64))
         new = pages[self._place[pages] == 0]
-        free = np.flatnonzero(self._held[1:] == 0) + 1 if len(new) else new
+        free = (self._held[1:] == 0).nonzero()[0] + 1 if len(new) else new
         if len(free) < len(new):
             more = len(self._room) + len(new)
             free = np.append(free, np.arange(len(self._room), len(self._room) + more))
@@ -127,6 +127,6 @@ class IntervalLog:
 def _last_of_each(parts: list[Columns]) -> Columns:
     """Of the rows with one number the last, by number."""
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    order = np.argsort(columns["row"], kind="stable")
+    order = columns["row"].argsort(kind="stable")
     number = columns["row"][order]
     return take_columns(columns, order[np.append(number[1:] != number[:-1], True)[: len(order)]])

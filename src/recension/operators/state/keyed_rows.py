@@ -40,7 +40,7 @@ class KeyedRows(PointsWithPayloads):
         is_fresh = rows >= self._first
         if not self._fresh or not bool(is_fresh.any()):
             return super().payload(rows)
-        kept = np.flatnonzero(~is_fresh)
+        kept = (~is_fresh).nonzero()[0]
         place = len(kept) + rows - self._first
         place[kept] = np.arange(len(kept))
         return take_rows(pa.concat_batches([super().payload(rows[kept]), *self._fresh]), place)

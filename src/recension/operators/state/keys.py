@@ -13,15 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import Index, Mask, take_rows
+from recension.core.batch import Index, Mask, can_repeat, repeat_row, take_rows
 from recension.core.change_log import Change
 from recension.core.errors import RecensionError
-from recension.core.memory import zeros
+from recension.core.memory import is_bounded, zeros
 from recension.core.netting import distinct, first_of_equal
 from recension.core.rowhash import Hashes, row_hash, rows_equal
 from recension.core.sorted_runs import SortedRuns
 from recension.operators.state.arena import Arena
-from recension.operators.state.row_store import RowStore, one_batch
+from recension.operators.state.key_rows import KeyRows
+from recension.operators.state.row_store import one_batch
 
 _PROBES: Final = (0, 20, 40)
 _STEP: Final = 1 << 14
@@ -40,6 +41,7 @@ class _Slots:
         # 0 is a free slot: zeros take no memory until they are written to.
         self._slots = zeros(1 << max(4, (2 * _ROOM * keys).bit_length()), np.int32)
         self._rest = SortedRuns({"hash": np.uint64, "number": np.int64})
+        self._is_in_rest = Arena({"is": np.bool_})  # by number
         # Keys taken in, also those whose number went to another: they keep their slots.
         self.keys = 0
 
@@ -57,40 +59,61 @@ class _Slots:
         codes = (numbers + 1).astype(np.int32)
         for probe in _PROBES:
             at = self._places(hashes, probe)
-            is_free = self._slots[at] == 0
-            self._slots[at[is_free]] = codes[is_free]
-            lost = self._slots[at] != codes
-            hashes, codes = hashes[lost], codes[lost]
-        self._rest.push(hashes, codes.astype(np.int64) - 1)
+            free = (self._slots.take(at) == 0).nonzero()[0]
+            self._slots[at.take(free)] = codes.take(free)
+            lost = (self._slots.take(at) != codes).nonzero()[0]
+            hashes, codes = hashes.take(lost), codes.take(lost)
+        self._add_to_rest(hashes, codes.astype(np.int64) - 1)
+
+    def _add_to_rest(self, hashes: Hashes, numbers: Index) -> None:
+        self._rest.push(hashes, numbers)
+        more = int(numbers.max(initial=-1)) + 1 - len(self._is_in_rest)
+        if more > 0:
+            self._is_in_rest.append({"is": np.zeros(more, np.bool_)})
+        self._is_in_rest["is"][numbers] = True
 
     def forget(self, hashes: Hashes, numbers: Index) -> None:
         """The numbers of these keys go to others, which are known by them from now on."""
-        # Slots are never written to again: a key is among the rest if none of its slots has its number.
-        codes = (numbers + 1).astype(np.int32)
-        for probe in _PROBES:
-            is_elsewhere = self._slots[self._places(hashes, probe)] != codes
-            hashes, codes = hashes[is_elsewhere], codes[is_elsewhere]
-        self._rest.remove(hashes)
+        # Slots are never written to again.
+        known = self._is_in_rest["is"]
+        may_be = np.flatnonzero(numbers < len(known))
+        at = may_be[known[numbers[may_be]]]
+        known[numbers[at]] = False
+        self._rest.remove(hashes[at])
 
     def find(self, hashes: Hashes, known: Hashes) -> Index:
         """The number of each key, -1 if it has none; ``known`` are the hashes of all keys by number."""
-        numbers: Index = self._slots[self._places(hashes, _PROBES[0])].astype(np.int64) - 1
+        if len(hashes) == 1:
+            return self._find_once(hashes, known)
+        numbers: Index = self._slots.take(self._places(hashes, _PROBES[0])).astype(np.int64)
+        numbers -= 1
         if not len(known):
             return numbers
         # A free slot reads the last key, but the result is -1 in any case.
-        others = np.flatnonzero((known[numbers] != hashes) & (numbers >= 0))
+        others = ((known.take(numbers, mode="wrap") != hashes) & (numbers >= 0)).nonzero()[0]
         for probe in _PROBES[1:]:
             if not len(others):
                 return numbers
-            wanted = hashes[others]
-            numbers[others] = found = self._slots[self._places(wanted, probe)] - 1
-            others = others[(known[found] != wanted) & (found >= 0)]
+            wanted = hashes.take(others)
+            found = self._slots.take(self._places(wanted, probe)).astype(np.int64) - 1
+            numbers[others] = found
+            others = others[((known.take(found, mode="wrap") != wanted) & (found >= 0)).nonzero()[0]]
         numbers[others] = self._search(hashes[others])
         return numbers
 
-    def _places(self, hashes: Hashes, probe: int) -> Hashes:
-        found: Hashes = (hashes >> np.uint64(probe)) & np.uint64(len(self._slots) - 1)
-        return found
+    def _find_once(self, hashes: Hashes, known: Hashes) -> Index:
+        """The same of a single key, slot by slot."""
+        wanted = int(hashes[0])
+        for probe in _PROBES:
+            number = int(self._slots[wanted >> probe & len(self._slots) - 1]) - 1
+            if number < 0 or known[number] == hashes[0]:
+                return np.array([number])
+        return self._search(hashes)
+
+    def _places(self, hashes: Hashes, probe: int) -> Index:
+        found = hashes >> np.uint64(probe)
+        found &= np.uint64(len(self._slots) - 1)
+        return found.view(np.int64)
 
     def _search(self, hashes: Hashes) -> Index:
         numbers = np.full(len(hashes), -1, np.int64)
@@ -106,10 +129,15 @@ class KeyIndex:
     """From key rows to numbers and back."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self._schema, self._can_repeat = schema, can_repeat(schema)
+        self._number_name = "#"
+        while self._number_name in schema.names:
+            self._number_name += "#"
         # The hash of one whole number or time is a bijection: there is nothing left to compare.
         kinds = [field.type for field in schema]
         self._is_exact = len(kinds) == 1 and (pa.types.is_integer(kinds[0]) or pa.types.is_temporal(kinds[0]))
+        # Equal values of other kinds need not be alike: 0.0 is -0.0.
+        self._is_plain = all(map(_is_alike_if_equal, kinds))
         self._is_text = len(kinds) == 1 and (
             pa.types.is_string(kinds[0]) or pa.types.is_large_string(kinds[0])
         )
@@ -117,12 +145,15 @@ class KeyIndex:
 
     def clear(self) -> None:
         """Forget all keys."""
-        self._rows = RowStore(self._schema)
-        self._hashes = Arena({"hash": np.uint64, "row": np.int64})
+        self._rows = KeyRows(self._schema)
+        self._hashes = Arena({"hash": np.uint64})
         self._slots = _Slots(0)
         # The table that will take its place, and how many of the numbers it has.
         self._larger: _Slots | None = None
         self._moved = 0
+        # The batch numbered last, and where in such a batch each number was seen.
+        self._latest: tuple[pa.RecordBatch, Index] | None = None
+        self._places = np.zeros(0, np.int32)
         # Numbers that got their keys since the last checkpoint; None: all may have.
         self._changed: list[Index] | None = None
 
@@ -143,28 +174,65 @@ class KeyIndex:
         if self._is_text and keys.num_rows >= max(_FEW, _REPEATED * len(self)):
             once, codes = _encode(keys.column(0))
             return self._number(pa.RecordBatch.from_arrays([once], schema=self._schema), spare)[codes]
-        return self._number(keys, spare)
+        numbers = self._number(keys, spare)
+        if self._is_plain and not is_bounded() and keys.schema.types == self._schema.types:
+            self._latest = keys, numbers
+        return numbers
 
     def _number(self, keys: pa.RecordBatch, spare: Callable[[int, Index], Index] | None) -> Index:
+        self._latest = None
         hashes = row_hash(keys)
         numbers = self._slots.find(hashes, self._hashes["hash"])
-        unknown = np.flatnonzero(numbers < 0)
+        unknown = (numbers < 0).nonzero()[0]
         if len(unknown):
             first = first_of_equal(hashes[unknown])
             # Numbers in order of first appearance: the same stream always numbers its groups alike.
             is_first = first == np.arange(len(first))
-            fresh = unknown[is_first]
-            given = np.zeros(0, np.int64) if spare is None else spare(len(fresh), numbers[numbers >= 0])
-            given = np.append(given, np.arange(len(self), len(self) + len(fresh) - len(given)))
-            numbers[unknown] = given[(np.cumsum(is_first) - 1)[first]]
+            fresh = unknown[is_first.nonzero()[0]]
+            taken = numbers.take((numbers >= 0).nonzero()[0])
+            given = taken[:0] if spare is None else spare(len(fresh), taken)
+            given = np.concatenate((given, np.arange(len(self), len(self) + len(fresh) - len(given))))
+            numbers[unknown] = given[(is_first.cumsum() - 1)[first]]
             self._add(hashes[fresh], take_rows(keys, fresh), given)
-        if not self._is_exact and not bool(rows_equal(keys, self.rows(numbers), len(numbers)).all()):
-            raise RecensionError("two different group keys share a 64-bit hash")
+            if not self._is_exact:
+                was_there = np.ones(len(numbers), np.bool_)
+                was_there[fresh] = False
+                self._compare(keys, numbers, was_there.nonzero()[0])
+        elif not self._is_exact:
+            self._compare(keys, numbers, None)
         return numbers
+
+    def _compare(self, keys: pa.RecordBatch, numbers: Index, at: Index | None) -> None:
+        """Are these rows, all if none are named, the keys that they were found to be?"""
+        if at is not None:
+            keys, numbers = take_rows(keys, at), numbers[at]
+        if not bool(rows_equal(keys, self._rows.look_at(numbers), len(numbers)).all()):
+            raise RecensionError("two different group keys share a 64-bit hash")
 
     def rows(self, numbers: Index) -> pa.RecordBatch:
         """The key rows of the given numbers."""
-        return self._rows.take(self._hashes["row"][numbers])
+        if self._can_repeat and 0 < len(numbers) <= _FEW and bool((numbers == numbers[0]).all()):
+            return repeat_row(self._rows.look_at(numbers[:1]), len(numbers))
+        latest = self._find_in_latest(numbers)
+        return self._stored_rows(numbers) if latest is None else latest
+
+    def _find_in_latest(self, numbers: Index) -> pa.RecordBatch | None:
+        """The same from the batch that was numbered last, which lies together; None if it lacks one."""
+        if self._latest is None or not len(numbers):
+            return None
+        keys, own = self._latest
+        more = len(self) - len(self._places)
+        if more > 0:
+            self._places = np.append(self._places, np.zeros(more + len(self) // 2, np.int32))
+        # What is left of earlier batches names rows that have other numbers now.
+        self._places[own] = np.arange(len(own), dtype=np.int32)
+        at = self._places[numbers].astype(np.int64)
+        if int(at.max()) >= len(own) or not bool((own[at] == numbers).all()):
+            return None
+        return take_rows(keys, at)
+
+    def _stored_rows(self, numbers: Index) -> pa.RecordBatch:
+        return self._rows.take(numbers)
 
     def hashes(self, numbers: Index) -> Hashes:
         """The key hashes of the given numbers; unlike the numbers, they never change."""
@@ -173,13 +241,13 @@ class KeyIndex:
 
     def _add(self, hashes: Hashes, rows: pa.RecordBatch, numbers: Index) -> None:
         """Give keys that are not here these numbers: some that others had, then the next ones in order."""
-        known, places = len(self), self._rows.append(rows, len(hashes))
+        known = len(self)
+        self._rows.put(numbers, rows)
         again = int(np.count_nonzero(numbers < known))
         if again:
             self._take_away(numbers[:again])
             self._hashes["hash"][numbers[:again]] = hashes[:again]
-            self._hashes["row"][numbers[:again]] = places[:again]
-        self._hashes.append({"hash": hashes[again:], "row": places[again:]})
+        self._hashes.append({"hash": hashes[again:]})
         if self._changed is not None:
             self._changed.append(numbers)
         if len(hashes) > known:  # so many pay for a new table
@@ -197,7 +265,6 @@ class KeyIndex:
     def _take_away(self, numbers: Index) -> None:
         """These numbers go to other keys."""
         old = self._hashes["hash"][numbers]
-        self._rows.drop(self._hashes["row"][numbers])
         self._slots.forget(old, numbers)
         if self._larger is not None:
             self._larger.forget(old, numbers)
@@ -212,12 +279,13 @@ class KeyIndex:
 
     def retire(self, in_use: Mask) -> None:
         """Forget the groups not in use; the others are numbered anew, in the same order."""
-        kept = self.rows(np.flatnonzero(in_use))
+        kept = self._stored_rows(np.flatnonzero(in_use))
         self.clear()
         self._set(np.arange(kept.num_rows), kept)
 
     def _set(self, numbers: Index, rows: pa.RecordBatch) -> None:
         """Give these rows their numbers, whatever had them."""
+        self._latest = None
         hashes = row_hash(rows)
         is_other = np.ones(len(numbers), np.bool_)
         had = int(np.searchsorted(numbers, len(self)))
@@ -238,7 +306,7 @@ class KeyIndex:
     @property
     def key(self) -> tuple[str, ...]:
         """The column that tells rows apart: their numbers."""
-        return self._rows.key
+        return (self._number_name,)
 
     def snapshot(self) -> pa.Table:
         """All key rows in order of their numbers."""
@@ -246,7 +314,7 @@ class KeyIndex:
 
     def _rows_of(self, numbers: Index) -> pa.Table:
         names = [*self.key, *self._schema.names]
-        return pa.table([pa.array(numbers), *self.rows(numbers).columns], names=names)
+        return pa.table([pa.array(numbers), *self._stored_rows(numbers).columns], names=names)
 
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""
@@ -265,6 +333,11 @@ class KeyIndex:
         is_same = numbers < len(self)
         is_same[is_same] = self._hashes["hash"][numbers[is_same]] == hashes[is_same]
         return is_same, np.zeros(0, np.bool_)
+
+
+def _is_alike_if_equal(kind: pa.DataType) -> bool:
+    is_number = pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind)
+    return bool(is_number or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _encode(texts: pa.Array) -> tuple[pa.Array, Index]:

@@ -32,6 +32,7 @@ _SEGMENT: Final = 1 << _BITS
 _SLACK: Final = 1 << 17  # rows that are never worth cleaning: what changes often dies by itself
 _LEAST: Final = 1 << 15
 _CHUNK: Final = 1 << 23
+_AT_ONCE: Final = 1 << 12  # rows written column by column
 _IN_USE: Final = 0.5
 _NONE: Final = np.zeros(0, np.int64)
 
@@ -48,6 +49,8 @@ class LeafLog:
         self._written, self._used = _NONE, _NONE
         self._free: list[int] = []
         self._tail = -1
+        # Rows written in all, and whether a segment may have become empty since that was last looked for.
+        self._all_written, self._is_emptied = 0, False
         self._leaves = Arena({"address": np.int64, "rows": np.int64})
         self.rows = 0
 
@@ -63,12 +66,18 @@ class LeafLog:
 
     def read(self, groups: Index, names: Collection[str] | None = None) -> Columns:
         """The leaves of some groups, one after another: copies, as a segment may be filled anew."""
+        if names is None and len(groups) == 1 and len(self._chunks) == 1:
+            start, size = (int(self._leaves[name][groups[0]]) for name in ("address", "rows"))
+            return self._name_columns(self._chunks[0][start : start + size].T.copy())
         at = self._addresses(groups, self.sizes(groups))
         if names is not None:
             return self._gather(at, names)
         columns = np.empty((len(self._types), len(at)), np.int64)
         for start in range(0, len(at), _SEGMENT):  # little by little, so that it stays in the cache
             columns[:, start : start + _SEGMENT] = self._gather_rows(at[start : start + _SEGMENT]).T
+        return self._name_columns(columns)
+
+    def _name_columns(self, columns: Index) -> Columns:
         return {n: column.view(kind) for (n, kind), column in zip(self._types.items(), columns, strict=True)}
 
     def first_keys(self, groups: Index, sizes: Index) -> tuple[Index, Ticks]:
@@ -79,23 +88,33 @@ class LeafLog:
     def look_before(self, groups: Index, t: int) -> tuple[Index, Ticks, Index]:
         """Of groups that have leaves: how many rows are before ``t``, and time and ``n`` of the last of them.
 
-        Found by halving: of each leaf a few rows are read.
+        Most often that is the whole leaf. Otherwise it is found by halving: of each leaf a few rows are read.
         """
         sizes, before_first = self.sizes(groups), self._leaves["address"][groups] - 1
-        past, longest = np.zeros(len(groups), np.int64), int(sizes.max(initial=0))
+        last = self._gather(before_first + sizes, ("time", "n"))
+        past, time, n = sizes, last["time"], last["n"]
+        rest = (time >= t).nonzero()[0]
+        if len(rest):
+            past[rest] = self._halve(sizes[rest], before_first[rest], t)
+            last = self._gather(before_first[rest] + np.maximum(past[rest], 1), ("time", "n"))
+            time[rest], n[rest] = last["time"], last["n"]
+        return past, time, n
+
+    def _halve(self, sizes: Index, before_first: Index, t: int) -> Index:
+        """How many rows of leaves are before ``t``."""
+        past, longest = np.zeros(len(sizes), np.int64), int(sizes.max())
         for bit in reversed(range(longest.bit_length())):
             further = past + (1 << bit)
             time = self._gather(before_first + np.minimum(further, sizes), ("time",))["time"]
             past = np.where((time < t) & (further <= sizes), further, past)
-        last = self._gather(before_first + np.maximum(past, 1), ("time", "n"))
-        return past, last["time"], last["n"]
+        return past
 
     def _addresses(self, groups: Index, sizes: Index) -> Index:
         """Where the first rows of some leaves are."""
-        before = np.cumsum(sizes)
+        before = sizes.cumsum()
         total = int(before[-1]) if len(before) else 0
         before -= sizes
-        at: Index = np.repeat(self._leaves["address"][groups] - before, sizes)
+        at: Index = (self._leaves["address"][groups] - before).repeat(sizes)
         at += np.arange(total)
         return at
 
@@ -120,24 +139,25 @@ class LeafLog:
         return rows
 
     def _chunk_of(self, at: Index | int) -> Index:
-        return np.searchsorted(self._chunk_starts, at, "right") - 1
+        return self._chunk_starts.searchsorted(at, "right") - 1
 
     def write(self, groups: Index, sizes: Index, columns: Columns) -> None:
         """Replace the leaves of some groups by new ones, which follow each other in ``columns``."""
         numbers = [columns[name].view(np.int64) for name in self._types]
 
-        def lay_side_by_side(start: int, stop: int) -> Index:
-            part = np.empty((len(numbers), stop - start), np.int64)
-            for own, column in zip(part, numbers, strict=True):
-                own[:] = column[start:stop]
-            return part.T
+        def write_between(rows: Index, start: int) -> None:
+            # Little by little, so that what is written in a column is still in the cache for the next one.
+            for at in range(0, len(rows), _AT_ONCE):
+                part = rows[at : at + _AT_ONCE]
+                for place, column in enumerate(numbers):
+                    part[:, place] = column[start + at : start + at + len(part)]
 
-        self._replace(groups, sizes, lay_side_by_side)
+        self._replace(groups, sizes, write_between)
         self._clean(2 * len(columns["time"]))
 
-    def _replace(self, groups: Index, sizes: Index, rows_between: Callable[[int, int], Index]) -> None:
+    def _replace(self, groups: Index, sizes: Index, write: Callable[[Index, int], None]) -> None:
         self._release(groups, self.sizes(groups))
-        self._leaves["address"][groups] = self._append(sizes, rows_between)
+        self._leaves["address"][groups] = self._append(sizes, write)
         self._leaves["rows"][groups] = sizes
 
     def trim(self, groups: Index, sizes: Index) -> None:
@@ -152,28 +172,42 @@ class LeafLog:
     def _release(self, groups: Index, sizes: Index) -> None:
         """So many rows of some leaves are no longer in use."""
         if len(self._used):
+            used = (sizes > 0).nonzero()[0]
+            if not len(used):
+                return
+            if len(used) < len(groups):
+                groups, sizes = groups[used], sizes[used]
             segments = self._leaves["address"][groups] >> _BITS
-            # What has no rows left may stand at the very end of the log.
+            if len(groups) == 1:
+                # What has no rows left may stand at the very end of the log.
+                if size := int(sizes[0]):
+                    segment = int(segments[0])
+                    self._used[segment] -= size
+                    self.rows -= size
+                    self._is_emptied |= not self._used[segment]
+                return
+            self._is_emptied = True
             rows = np.bincount(segments, sizes, len(self._used))[: len(self._used)]
             self._used -= rows.astype(np.int64)
             self.rows -= int(sizes.sum())
 
-    def _append(self, sizes: Index, rows_between: Callable[[int, int], Index]) -> Index:
+    def _append(self, sizes: Index, write: Callable[[Index, int], None]) -> Index:
         """Write leaves at the tail, and in further segments if there is more than fits; where they are."""
-        ends = np.cumsum(sizes)
+        ends = sizes.cumsum()
         address, rows = ends - sizes, int(ends[-1]) if len(ends) else 0
         done = before = 0
         while before < rows:
             room = _SEGMENT - int(self._written[self._tail]) if self._tail >= 0 else 0
-            fit = int(np.searchsorted(ends, before + room, "right"))
+            fit = int(ends.searchsorted(before + room, "right"))
             stop = int(ends[fit - 1]) if fit > done else before
             if stop == before:
                 self._move_tail()
                 continue
             start = (self._tail << _BITS) + int(self._written[self._tail])
-            self._rows_at(start, stop - before)[:] = rows_between(before, stop)
+            write(self._rows_at(start, stop - before), before)
             address[done:fit] += start - before
             self._written[self._tail] += stop - before
+            self._all_written += stop - before
             self._used[self._tail] += stop - before
             done, before = fit, stop
         self.rows += rows
@@ -190,7 +224,7 @@ class LeafLog:
         """To a segment that is free, or to new memory; that takes no room before it is written to."""
         if not self._free:
             self._grow()
-        self._tail = self._free.pop()
+        self._tail, self._is_emptied = self._free.pop(), True
 
     def _grow(self) -> None:
         """Get memory for more segments, if it is not bounded for very many: rows are best in one chunk."""
@@ -212,7 +246,7 @@ class LeafLog:
         """Write the leaves of the emptiest segments again, at least of one, for about so many rows."""
         self._free_empty()
         rows = max(rows, 1)
-        while rows > 0 and self.rows / _IN_USE + _SLACK < int(self._written.sum()):
+        while rows > 0 and self.rows / _IN_USE + _SLACK < self._all_written:
             share = np.where(self._written > 0, self._used / np.maximum(self._written, 1), 2.0)
             share[self._tail] = 2.0
             segment = int(np.argmin(share))
@@ -225,13 +259,21 @@ class LeafLog:
     def _write_again(self, groups: Index) -> None:
         sizes = self.sizes(groups)
         leaves = self._gather_rows(self._addresses(groups, sizes))
-        self._replace(groups, sizes, lambda start, stop: leaves[start:stop])
+
+        def write(rows: Index, start: int) -> None:
+            rows[:] = leaves[start : start + len(rows)]
+
+        self._replace(groups, sizes, write)
 
     def _free_empty(self) -> None:
+        if not self._is_emptied:
+            return
+        self._is_emptied = False
         empty = (self._used == 0) & (self._written > 0)
         if self._tail >= 0:
             empty[self._tail] = False
         if bool(empty.any()):
+            self._all_written -= int(self._written[empty].sum())
             self._written[empty] = 0
             self._free += np.flatnonzero(empty).tolist()
 

@@ -10,7 +10,6 @@ It is logged by (group, time), which tell rows apart: where a batch changes one 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.change_log import Change
+from recension.core.records import record
 from recension.core.sorted_runs import Column, Columns, take_columns
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.state.arena import Arena
@@ -31,7 +31,7 @@ _CLOSE: Final = 32  # numbers that span so many times their count are told apart
 _NONE: Final = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeafExtract(Extract):
     """Whole ``leaves`` (the groups), and what was read of long groups."""
 
@@ -114,8 +114,7 @@ class LeafTable:
             self._shorten_if_short(self._replace_long(extract, rest))
             if not len(extract.leaves):
                 return
-        first = np.searchsorted(columns["group"], extract.leaves)
-        sizes = np.diff(np.append(first, len(columns["group"])))
+        sizes = _sizes_of(columns["group"], extract.leaves)
         if bool((sizes > _LONG).any()):
             becomes_long = np.repeat(sizes > _LONG, sizes)
             self._log.write(
@@ -298,6 +297,8 @@ class LeafTable:
 
 def unique_numbers(numbers: Index) -> Index:
     """Each number once, in order."""
+    if len(numbers) < 2:
+        return numbers
     if not bool((numbers[1:] >= numbers[:-1]).all()):
         low, high = int(numbers.min()), int(numbers.max())
         if high - low < _CLOSE * len(numbers):
@@ -305,14 +306,26 @@ def unique_numbers(numbers: Index) -> Index:
             is_there[numbers - low] = True
             return np.flatnonzero(is_there) + low
         numbers = np.sort(numbers)
-    once: Index = numbers[np.append(True, numbers[1:] > numbers[:-1])[: len(numbers)]]
+    once: Index = numbers[np.concatenate(([True], numbers[1:] > numbers[:-1]))]
     return once
+
+
+def _sizes_of(group: Index, leaves: Index) -> Index:
+    """How many rows each leaf has, in order; some may have none."""
+    used, sizes = _count_each(group)
+    if len(used) == len(leaves):
+        return sizes
+    every = np.zeros(len(leaves), np.int64)
+    every[leaves.searchsorted(used)] = sizes
+    return every
 
 
 def _count_each(numbers: Index) -> tuple[Index, Index]:
     """The different ones of sorted numbers, and how often each is there."""
-    first = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
-    return numbers[first], np.diff(np.append(first, len(numbers)))
+    if not len(numbers):
+        return numbers, numbers
+    first = np.concatenate(([True], numbers[1:] != numbers[:-1])).nonzero()[0]
+    return numbers[first], np.concatenate((first[1:], [len(numbers)])) - first
 
 
 def _bits(column: Column) -> Index:

@@ -45,10 +45,10 @@ class LatestTimes:
         latest = np.full(len(seen), self.all)
         np.maximum.at(latest, inverse, time)
         latest = np.maximum(latest, self.times_of(seen))
-        at = np.searchsorted(self._group, seen)
+        at = self._group.searchsorted(seen)
         is_known = np.isin(seen, self._group)
         self._time[at[is_known]] = latest[is_known]
-        fresh = np.flatnonzero(~is_known)
+        fresh = (~is_known).nonzero()[0]
         self._group = np.insert(self._group, at[fresh], seen[fresh])
         self._time = np.insert(self._time, at[fresh], latest[fresh])
         return seen, latest
@@ -63,7 +63,7 @@ class LatestTimes:
         """The latest time of each group."""
         if not len(self._group):
             return np.full(len(group), self.all)
-        at = np.minimum(np.searchsorted(self._group, group), len(self._group) - 1)
+        at = np.minimum(self._group.searchsorted(group), len(self._group) - 1)
         return np.where(self._group[at] == group, self._time[at], np.int64(self.all))
 
     def trace(self) -> tuple[int, ...]:

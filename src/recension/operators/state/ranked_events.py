@@ -60,11 +60,11 @@ class _Questions:
 
 
 class Ranking:
-    """Rows from ``start`` on, in an order that is sorted by group."""
+    """Those rows from ``start`` on that ``order`` names; it is sorted by group."""
 
     def __init__(self, start: int, order: Index, group: Hashes, vs: Ticks, ve: Ticks) -> None:
         self._start, self._order = start, order.astype(np.int32)
-        self._place = np.empty(len(order), np.int32)
+        self._place = np.empty(len(group), np.int32)
         self._place[order] = np.arange(len(order))
         self._groups, self._bounds = np.unique(group[order], return_index=True)
         self._bounds = np.append(self._bounds, len(order))
@@ -79,7 +79,7 @@ class Ranking:
         return self._order.nbytes + self._place.nbytes + trees
 
     def remove(self, at: Index) -> None:
-        """These rows are gone."""
+        """These rows, which have a rank, are gone."""
         places = self._place[at - self._start].astype(np.int64)
         self._ends[0].reshape(-1)[places] = BEGINNING
         for below, level in zip(self._ends, self._ends[1:], strict=False):
@@ -88,6 +88,8 @@ class Ranking:
 
     def find_deciding(self, group: Hashes, low: Ticks, high: Ticks, count: int) -> tuple[Index, Index]:
         """Pairs (question, position): what overlaps ``[low, high)``, until ``count`` span it."""
+        if not len(self._groups):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         at = np.minimum(np.searchsorted(self._groups, group), len(self._groups) - 1)
         stop = np.where(self._groups[at] == group, self._bounds[at + 1], 0)
         question, place = self._walk(_Questions(low, high, self._bounds[at], stop), count)
@@ -172,11 +174,13 @@ class RankedEvents(EventStore):
 
     def _rank(self, serial: int, order: Order) -> Ranking:
         run = next(run for run in self._runs if run.serial == serial)
-        at = np.arange(run.start, run.stop)
         group, vs, ve = (self._arena[name][run.start : run.stop] for name in ("group", "vs", "ve"))
-        start, end = (self._arena[name][run.start : run.stop] for name in self._own)
-        by_rank = order(start, end, self.payload(at))
-        if bool((group != group[0]).any()):
+        # What is dead has no payload any more, once the changes of a checkpoint were taken over.
+        live = np.flatnonzero(ve > self._expired_until)
+        at = live + run.start
+        start, end = (self.column(name, at) for name in self._own)
+        by_rank = live[order(start, end, self.payload(at))]
+        if bool((group[by_rank] != group[0]).any()):
             by_rank = by_rank[np.argsort(group[by_rank], kind="stable")]
         ranking = self._rankings[serial, order] = Ranking(run.start, by_rank, group, vs, ve)
         return ranking

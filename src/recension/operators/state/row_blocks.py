@@ -108,10 +108,10 @@ class RowBlocks(BlockTable):
 
 def sort_rows(columns: Columns) -> Columns:
     """By group and time; groups are mostly in order and alone."""
-    order = np.argsort(columns["group"], kind="stable")
+    order = columns["group"].argsort(kind="stable")
     group = columns["group"][order]
     is_same = group[1:] == group[:-1]
-    tied = np.flatnonzero(np.append(is_same, False) | np.append(False, is_same))[: len(order)]
+    tied = (np.append(is_same, False) | np.append(False, is_same)).nonzero()[0][: len(order)]
     if len(tied):
         own = order[tied]
         order[tied] = own[np.lexsort((columns["time"][own], group[tied]))]

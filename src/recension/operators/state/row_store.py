@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index, Mask, null_payload, take_rows
+from recension.core.batch import Index, Mask, can_repeat, null_payload, repeat_row, take_rows
 from recension.core.change_log import Change
 from recension.core.memory import keep_batch, longest_copy
 from recension.operators.state.block_table import BlockTable
@@ -25,6 +25,7 @@ _RATIO: Final = 4
 _LONGEST: Final = 1 << 17
 _SMALL: Final = 1024
 _MANY: Final = 32
+_FEW: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +89,7 @@ class RowStore:
         while name in schema.names:
             name += "#"
         self.key = (name,)
+        self._can_repeat = can_repeat(schema)
         self.clear()
 
     def clear(self) -> None:
@@ -156,13 +158,22 @@ class RowStore:
         if not len(numbers) or not self.schema.names:
             return null_payload(0, self.schema)
         self._before_taking(len(numbers))
+        if self._can_repeat and len(numbers) <= _FEW and bool((numbers == numbers[0]).all()):
+            return repeat_row(self.look_at(numbers[:1]), len(numbers))
         blocks, order = self._split(numbers)
         parts = [take_rows(block.rows, block.places(own)) for block, own in blocks]
         if len(parts) == 1:
             return parts[0]
         gathered = pa.concat_batches(parts)
         in_order = bool((order[1:] > order[:-1]).all())
-        return gathered if in_order else take_rows(gathered, np.argsort(order))
+        return gathered if in_order else take_rows(gathered, order.argsort())
+
+    def look_at(self, numbers: Index) -> pa.RecordBatch:
+        """The same, to be looked at and forgotten: a single row is not copied, and so holds a whole block."""
+        if len(numbers) != 1 or not self.schema.names:
+            return self.take(numbers)
+        block = self._blocks[int(self._firsts.searchsorted(numbers[0], "right")) - 1]
+        return block.rows.slice(int(block.places(numbers)[0]), 1)
 
     def take_at(self, numbers: Index, at: Index) -> pa.RecordBatch:
         """The rows with the numbers at these places. The other numbers may be of rows that are not there."""
@@ -183,13 +194,15 @@ class RowStore:
         """The numbers block by block (Arrow would copy all blocks into one), and the order that makes."""
         if len(self._blocks) == 1:
             return [(self._blocks[0], numbers)], np.arange(len(numbers))
-        block = np.searchsorted(self._firsts, numbers, "right") - 1
+        block = self._firsts.searchsorted(numbers, "right") - 1
         if bool((block == block[0]).all()):
             return [(self._blocks[int(block[0])], numbers)], np.arange(len(numbers))
-        order = np.argsort(block, kind="stable")
-        used, first = np.unique(block[order], return_index=True)
-        parts = np.split(numbers[order], first[1:])
-        return [(self._blocks[i], own) for i, own in zip(used.tolist(), parts, strict=True)], order
+        order = block.argsort(kind="stable")
+        block, numbers = block[order], numbers[order]
+        ends = [*((block[1:] != block[:-1]).nonzero()[0] + 1).tolist(), len(block)]
+        starts = [0, *ends[:-1]]
+        used = (self._blocks[i] for i in block[starts].tolist())
+        return [(one, numbers[start:end]) for one, start, end in zip(used, starts, ends, strict=True)], order
 
     def drop(self, numbers: Index) -> None:
         """Let go of rows that are there, each named once; their numbers are not given again."""

@@ -131,7 +131,7 @@ class TimeBag(SortedRuns):
 
     def count_within(self, low: int, high: int) -> int:
         """How many are in ``[low, high)``."""
-        return sum(int(np.diff(np.searchsorted(run.key, (low, high)))[0]) for run in self)
+        return sum(int(np.diff(run.key.searchsorted((low, high)))[0]) for run in self)
 
     def pop_before(self, t: int) -> Ticks:
         """Take out the times before ``t``, in order."""

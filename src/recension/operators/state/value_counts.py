@@ -59,7 +59,7 @@ class _Points:
         time = np.maximum(np.concatenate([part.time for part in parts], axis=1), since)
         value = np.concatenate([part.value for part in parts], axis=1)
         adds, removes = combine(combine(group, value), time)
-        candidates = np.flatnonzero(maybe_in(removes, adds))
+        candidates = (maybe_in(removes, adds)).nonzero()[0]
         _, added, removed = cancel(adds, removes[candidates])
         rest = np.ones((2, len(group[0])), np.bool_)
         rest[0, added] = rest[1, candidates[removed]] = False
@@ -82,9 +82,9 @@ class _Run:
         group, value = group[0][by_value[0]], value[0][by_value[0]]
         is_first = np.append(True, (group[1:] != group[:-1]) | (value[1:] != value[:-1]))
         self.values: Index = value[is_first]
-        self._value_bounds = np.append(np.searchsorted(group[is_first], self.groups), len(self.values))
+        self._value_bounds = np.append(group[is_first].searchsorted(self.groups), len(self.values))
         self._ranks = np.empty(by_value.shape, np.int32)
-        np.put_along_axis(self._ranks, by_value, (np.cumsum(is_first) - 1)[None, :], 1)
+        np.put_along_axis(self._ranks, by_value, (is_first.cumsum() - 1)[None, :], 1)
         self._levels: list[tuple[_Run, BitLevels]] = []
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class _Run:
 
     def points(self) -> _Points:
         """What it was made of."""
-        group = np.repeat(self.groups, np.diff(self._bounds))
+        group = self.groups.repeat(np.diff(self._bounds))
         return _Points(np.stack([group, group]), self.times, self.values[self._ranks])
 
     def find_positions(self, group: Hashes, time: Ticks) -> Index:
@@ -110,9 +110,7 @@ class _Run:
         return _search(self.values, *self._part(self._value_bounds, group), value, side)
 
     def _part(self, bounds: Index, group: Hashes) -> tuple[Index, Index]:
-        return bounds[np.searchsorted(self.groups, group)], bounds[
-            np.searchsorted(self.groups, group, "right")
-        ]
+        return bounds[self.groups.searchsorted(group)], bounds[self.groups.searchsorted(group, "right")]
 
     def find_bounds(self, group: Hashes, place: Index) -> tuple[Index, Index]:
         """The least and the greatest number between the value at a place and the one before it."""
@@ -132,7 +130,7 @@ class _Run:
         for run, levels in self._levels:
             if run is base:
                 return levels
-        group = np.repeat(self.groups, np.diff(self._value_bounds))
+        group = self.groups.repeat(np.diff(self._value_bounds))
         places = base.find_places(group, self.values, "left") + base.find_places(group, self.values, "right")
         levels = BitLevels(places.astype(np.int32)[self._ranks], base.count_levels())
         self._levels.append((base, levels))
@@ -265,7 +263,7 @@ def _descend(
 def _order(group: Hashes, key: Index) -> Index:
     """Rows of two lists by group and key."""
     if bool((group == group[0, 0]).all()):
-        return np.argsort(key, axis=1, kind="stable")
+        return key.argsort(axis=1, kind="stable")
     return np.stack([np.lexsort(columns) for columns in zip(key, group, strict=True)])
 
 

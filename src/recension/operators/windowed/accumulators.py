@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -193,27 +192,23 @@ class TooLargeError(Exception):
         self.value = value
 
 
-@contextmanager
-def name_overflows(name: str, key_of: Callable[[int], pa.RecordBatch] | None = None) -> Iterator[None]:
-    """Sums that cannot be represented become an error for users, with the column and the group if known.
+OVERFLOWS: Final = (TooLargeError, BeyondInt64Error, BeyondDecimalError)
+
+
+def overflow_error(
+    why: Exception, name: str, key_of: Callable[[int], pa.RecordBatch] | None = None
+) -> OverflowError:
+    """One of `OVERFLOWS` as an error for users, with the column and the group if known.
 
     ``key_of`` gives the key of a row.
     """
-    try:
-        yield
-    except TooLargeError as why:
-        reason = f"{name}: the value {why}, where sums may leave float64; scale the values down"
-        raise OverflowError(reason) from None
-    except BeyondInt64Error as why:
-        keys = [] if key_of is None else key_of(why.row).to_pylist()
-        group = f" of {keys[0]}" if any(keys) else ""
-        reason = f"the sum {name}{group} does not fit in int64; give the column as float64"
-        raise OverflowError(reason) from None
-    except BeyondDecimalError as why:
-        keys = [] if key_of is None else key_of(why.row).to_pylist()
-        group = f" of {keys[0]}" if any(keys) else ""
-        reason = f"the decimal {name}{group} does not fit in {why.kind}; give the column as float64"
-        raise OverflowError(reason) from None
+    if not isinstance(why, BeyondInt64Error | BeyondDecimalError):
+        return OverflowError(f"{name}: the value {why}, where sums may leave float64; scale the values down")
+    keys = [] if key_of is None else key_of(why.row).to_pylist()
+    group = f" of {keys[0]}" if any(keys) else ""
+    if isinstance(why, BeyondInt64Error):
+        return OverflowError(f"the sum {name}{group} does not fit in int64; give the column as float64")
+    return OverflowError(f"the decimal {name}{group} does not fit in {why.kind}; give the column as float64")
 
 
 class SumFloats(Accumulator):
@@ -293,8 +288,8 @@ def _count_valid(values: pa.Array | None) -> Index:
 
 
 def _integers(values: pa.Array | None) -> Index:
-    filled = pc.fill_null(values.cast(pa.int64()), 0)  # type: ignore[union-attr]
-    numbers: Index = filled.to_numpy(zero_copy_only=False)
+    assert values is not None
+    numbers: Index = _without_nulls(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -303,17 +298,21 @@ def _longs(values: pa.Array | None) -> Longs:
     assert values is not None
     if not pa.types.is_uint64(values.type):
         return _integers(values)
-    numbers: Longs = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    numbers: Longs = _without_nulls(values, 0).to_numpy(zero_copy_only=False)
     return numbers
 
 
 def _floats(values: pa.Array | None) -> Floats:
     assert values is not None
-    if not pa.types.is_float64(values.type):
+    if values.type != pa.float64():
         values = values.cast(pa.float64(), safe=False)
-    filled = pc.fill_null(values, 0.0) if values.null_count else values
-    numbers: Floats = filled.to_numpy(zero_copy_only=False)
+    numbers: Floats = _without_nulls(values, 0.0).to_numpy(zero_copy_only=False)
     return numbers
+
+
+def _without_nulls(values: pa.Array, other: float) -> pa.Array:
+    """The values, with another in the place of nulls."""
+    return pc.fill_null(values, other) if values.null_count else values
 
 
 def _split_finite(numbers: Floats) -> tuple[Floats, Index, Index]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows
+from recension.core.batch import EventBatch, Index, Mask, empty, new_end, old_end, take_rows, take_values
 from recension.core.netting import expand, order_of
+from recension.core.records import record
 from recension.core.rowhash import rows_equal_at
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks
@@ -25,11 +26,13 @@ from recension.operators.changes import changes, order_of_changes
 from recension.operators.state.chunks import add_prefix, take_prefix
 from recension.operators.state.ranked_events import Pick
 from recension.operators.windowed.accumulators import (
+    OVERFLOWS,
     Accumulator,
     PlacedAccumulator,
     PlacedChanges,
-    name_overflows,
+    overflow_error,
 )
+from recension.operators.windowed.double_double import Pair
 from recension.operators.windowed.events import (
     Argument,
     CoveringEvents,
@@ -48,8 +51,10 @@ from recension.operators.windowed.index import (
 )
 from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
-from recension.operators.windowed.steps import NOTHING, Contributions, Points
+from recension.operators.windowed.steps import Contributions, Points
 from recension.operators.windowed.working_set import Sums
+
+_NONE: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +146,17 @@ class Aggregates(Measure):
             return self._no_amounts
         if self._read_changes is not None:
             return self._read_changes(batch)
-        total = NOTHING
+        ints, pairs = list[Index](), list[Pair]()
         for place, aggregation in enumerate(self._aggregations, len(self.schema) - len(self._aggregations)):
             if isinstance(aggregation.measure, Accumulator):
                 values = None if aggregation.argument is None else aggregation.argument(batch.payload)
-                with name_overflows(self.schema.names[place]):
+                try:
                     part = aggregation.measure.contributions(values, len(batch))
-                total = Contributions(total.ints + part.ints, total.pairs + part.pairs)
-        return replace(total, points=self._points(batch, group)) if self._placed else total
+                except OVERFLOWS as why:
+                    raise overflow_error(why, self.schema.names[place]) from None
+                ints += part.ints
+                pairs += part.pairs
+        return Contributions(ints, pairs, points=self._points(batch, group) if self._placed else None)
 
     def _points(self, batch: EventBatch, group: Index) -> Points:
         """Where the sums that have state of their own change, in all columns."""
@@ -167,19 +175,31 @@ class Aggregates(Measure):
         return found[0] if len(found) == 1 else _concat_points(found)
 
     def apply(self, change: WindowChange, batch: EventBatch, group: Index) -> EventBatch:
-        old = self._results(change.old, change.old_end) if len(change) else None
-        if self._events is not None and len(batch):
-            self._events.take(batch, self._index.group_hash(group))
+        if self._events is not None:
+            return self._apply_to_events(self._events, change, batch, group)
+        if not len(change):
+            return self._nothing
+        # Sums alone are known before anything is taken in: both sides are answered at once.
+        group, had = np.concatenate((change.old.group, change.new.group)), len(change.old)
+        results = self._rows(group, change.old.sums.concat_with(change.new.sums), None)
+        return emit(change, self._index, results, had, self.schema)
+
+    def _apply_to_events(
+        self, events: EventsOfGroups, change: WindowChange, batch: EventBatch, group: Index
+    ) -> EventBatch:
+        old = self._results(events, change.old, change.old_end) if len(change) else None
+        if len(batch):
+            events.take(batch, self._index.group_hash(group))
         if old is None:
             return self._nothing
-        return emit(change, self._index, old, self._results(change.new, change.new_end), self.schema)
+        both = old.concat_with(self._results(events, change.new, change.new_end))
+        return emit(change, self._index, both, len(old.group), self.schema)
 
-    def _results(self, stretches: Stretches, end: Index) -> StretchResults:
-        events, group = None, stretches.group
-        if self._events is not None:
-            events = self._events.find_within(
-                self._index.group_hash, group, stretches.low, stretches.high, stretches.sums.n, self._deciding
-            )
+    def _results(self, held: EventsOfGroups, stretches: Stretches, end: Index) -> StretchResults:
+        group = stretches.group
+        events = held.find_within(
+            self._index.group_hash, group, stretches.low, stretches.high, stretches.sums.n, self._deciding
+        )
         try:
             return self._rows(group, stretches.sums, events)
         except FunctionError as why:
@@ -195,16 +215,19 @@ class Aggregates(Measure):
         for name, aggregation in zip(self._own_schema.names, self._aggregations, strict=True):
             measure = aggregation.measure
             if isinstance(measure, Accumulator):
-                own = Sums(sums.n, ints[: measure.ints], pairs[: measure.pairs])
-                with name_overflows(name, lambda row: self._index.keys_of(group[row : row + 1])):
-                    columns.append(measure.result(own.n, own.ints, own.pairs))
+                try:
+                    columns.append(measure.result(sums.n, ints[: measure.ints], pairs[: measure.pairs]))
+                except OVERFLOWS as why:
+                    raise overflow_error(
+                        why, name, lambda row: self._index.keys_of(group[row : row + 1])
+                    ) from None
                 ints, pairs = ints[measure.ints :], pairs[measure.pairs :]
             elif isinstance(measure, Selection) and events is not None and aggregation.argument is not None:
                 answers = measure.result(events, aggregation.argument(events.payload))
                 if isinstance(measure, RankedValues) and events.deep is not None:
                     answers = measure.fill_deep(answers, events.is_deep, events.deep(aggregation.argument))
                 columns.append(answers)
-        return StretchResults(group, pa.RecordBatch.from_arrays(columns, schema=self._own_schema))
+        return StretchResults(group, columns)
 
     def _top_k_rows(
         self, top: TopK, group: Index, events: CoveringEvents, values: pa.Array
@@ -212,8 +235,7 @@ class Aggregates(Measure):
         chosen, rank, counts = top.choose(events, values)
         payload = take_rows(events.payload, chosen)
         columns = [*(payload.column(name) for name in self._own_schema.names[:-1]), pa.array(rank)]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self._own_schema)
-        return StretchResults(np.repeat(group, counts), rows, counts)
+        return StretchResults(np.repeat(group, counts), columns, counts)
 
     def earliest_open_end(self, t: int) -> int:
         return self._events.earliest_tie(t) if self._events is not None and self._breaks_ties else FOREVER
@@ -281,7 +303,7 @@ def _concat_points(found: list[Points]) -> Points:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StretchResults:
     """The rows of some stretches, in order, without the keys: ``group`` stands for them.
 
@@ -289,47 +311,57 @@ class StretchResults:
     """
 
     group: Index
-    rows: pa.RecordBatch
+    columns: list[pa.Array]
     counts: Index | None = None
+
+    def concat_with(self, other: StretchResults) -> StretchResults:
+        """These and the others."""
+        counts = None
+        if self.counts is not None and other.counts is not None:
+            counts = np.concatenate((self.counts, other.counts))
+        columns = [pa.concat_arrays(pair) for pair in zip(self.columns, other.columns, strict=True)]
+        return StretchResults(np.concatenate((self.group, other.group)), columns, counts)
 
 
 def emit(
-    change: WindowChange, index: WindowIndex, old: StretchResults, new: StretchResults, schema: pa.Schema
+    change: WindowChange, index: WindowIndex, results: StretchResults, had_rows: int, schema: pa.Schema
 ) -> EventBatch:
-    """Retractions and inserts that take the old answers to the new ones."""
-    pairs = _pair_rows(change, old, new)
+    """Retractions and inserts that take the old answers, the first ``had_rows`` ones, to the new answers."""
+    pairs = _pair_rows(change, results, had_rows)
     low, had, has = change.low, change.old_end, change.new_end
     if pairs.slot is not None:
         low, had, has = low[pairs.slot], had[pairs.slot], has[pairs.slot]
     stays = pairs.was & pairs.now
-    both = np.flatnonzero(stays)
-    stays[both] = rows_equal_at(old.rows, pairs.old_row.take(both), new.rows, pairs.new_row.take(both))
-    kept, is_moved = _keep(index, stays, low, had, has)
-    was, now = pairs.was & (had > kept), pairs.now & (has > kept)
-    if is_moved is not None:
-        was, now = was & ~is_moved, now & ~is_moved
-    moves = np.flatnonzero(is_moved) if is_moved is not None else np.zeros(0, np.int64)
-    goes, comes = np.flatnonzero(was), np.flatnonzero(now)
-    gone = index.expand(kept.take(goes), had.take(goes))
-    come = index.expand(kept.take(comes), has.take(comes))
-    vs = np.concatenate([low[moves], gone.start, come.start])
-    before = np.concatenate([had[moves], gone.end, come.start])
-    after = np.concatenate([has[moves], gone.start, come.end])
-    goes, comes = goes.take(gone.stretch), comes.take(come.stretch)
-    row = np.concatenate(
-        [pairs.old_row[moves], pairs.old_row.take(goes), old.rows.num_rows + pairs.new_row.take(comes)]
+    both = stays.nonzero()[0]
+    stays[both] = rows_equal_at(results.columns, pairs.old_row.take(both), pairs.new_row.take(both))
+    kept, moves = _keep(index, stays, low, had, has)
+    is_gone, has_come = pairs.was & (had > kept), pairs.now & (has > kept)
+    is_gone[moves] = has_come[moves] = False
+    goes, comes = is_gone.nonzero()[0], has_come.nonzero()[0]
+    changed = np.concatenate((goes, comes))
+    shown = index.expand(kept.take(changed), np.concatenate((had.take(goes), has.take(comes))))
+    # What goes stands before what comes.
+    changed, start, end, at = (
+        changed.take(shown.stretch),
+        shown.start,
+        shown.end,
+        shown.count_before(len(goes)),
     )
+    vs = np.concatenate((low[moves], start))
+    before = np.concatenate((had[moves], end[:at], start[at:]))
+    after = np.concatenate((has[moves], start[:at], end[at:]))
+    row = np.concatenate((pairs.old_row[moves], pairs.old_row[changed[:at]], pairs.new_row[changed[at:]]))
     if not index.emits_in_order:
         # By group and time, and at each place the retraction first: three sorted runs, which are merged.
-        order = np.argsort(np.concatenate([moves, goes, comes]), kind="stable")
+        order = np.argsort(np.concatenate((moves, changed)), kind="stable")
     elif index.is_fixed and _are_inside(vs):
-        order = _order_of_windows(gone.low, come.low)
+        order = _order_of_windows(shown.low, at)
     else:
         order = order_of_changes(vs, before, after)
     row = row.take(order)
-    keys = index.keys_of(np.concatenate([old.group, new.group]).take(row))
-    own = take_rows(pa.concat_batches([old.rows, new.rows]), row)
-    payload = pa.RecordBatch.from_arrays([*keys.columns, *own.columns], schema=schema)
+    keys = index.keys_of(results.group.take(row))
+    own = [take_values(column, row) for column in results.columns]
+    payload = pa.RecordBatch.from_arrays([*keys.columns, *own], schema=schema)
     return changes(vs.take(order), before.take(order), after.take(order), payload)
 
 
@@ -339,25 +371,27 @@ def _are_inside(starts: Ticks) -> bool:
     return low > BEGINNING and high < FOREVER
 
 
-def _order_of_windows(gone: Index, come: Index) -> Index:
-    """As `order_of_changes` for windows with these numbers, which are closer together than their starts."""
-    window = np.concatenate([gone, come])
-    window -= int(window.min(initial=FOREVER))
-    window <<= 1
-    window[len(gone) :] += 1
-    return order_of(window, is_stable=True)
+def _order_of_windows(window: Index, gone: int) -> Index:
+    """As `order_of_changes` for windows with these numbers, which are closer together than their starts.
+
+    The first ``gone`` of them are retracted.
+    """
+    place = window - window.min(initial=FOREVER)
+    place <<= 1
+    place[gone:] += 1
+    return order_of(place)
 
 
-def _keep(index: WindowIndex, stays: Mask, low: Index, had: Index, has: Index) -> tuple[Index, Mask | None]:
-    """Up to where each stretch is left as it is; and where only its end moves, since the answer ``stays``."""
+def _keep(index: WindowIndex, stays: Mask, low: Index, had: Index, has: Index) -> tuple[Index, Index]:
+    """Up to where each stretch is left as it is; and which ones move their ends, as the answer ``stays``."""
     if index.is_fixed:
-        return np.where(stays, np.minimum(had, has), low) if bool(stays.any()) else low, None
+        return np.where(stays, np.minimum(had, has), low) if bool(stays.any()) else low, _NONE
     is_same = stays & (had == has)
     may_move = index.moves == "both" or ((has < had) & (index.moves == "shorten"))
-    return np.where(is_same, had, low), stays & ~is_same & may_move
+    return np.where(is_same, had, low), (stays & ~is_same & may_move).nonzero()[0]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Pairs:
     """The k-th row of a stretch before and its k-th row after, side by side; one each without ``slot``."""
 
@@ -368,12 +402,12 @@ class _Pairs:
     new_row: Index
 
 
-def _pair_rows(change: WindowChange, old: StretchResults, new: StretchResults) -> _Pairs:
+def _pair_rows(change: WindowChange, results: StretchResults, had_rows: int) -> _Pairs:
     was, now = change.old_end > change.low, change.new_end > change.low
-    if old.counts is None or new.counts is None:
-        return _Pairs(None, was, now, np.cumsum(was) - 1, np.cumsum(now) - 1)
+    if results.counts is None:
+        return _Pairs(None, was, now, was.cumsum() - 1, now.cumsum() + (had_rows - 1))
     had, has = np.zeros(len(was), np.int64), np.zeros(len(was), np.int64)
-    had[was], has[now] = old.counts, new.counts
+    had[was], has[now] = results.counts[: len(change.old)], results.counts[len(change.old) :]
     slot, k = expand(np.zeros(len(was), np.int64), np.maximum(had, has))
-    first_old, first_new = np.cumsum(had) - had, np.cumsum(has) - has
+    first_old, first_new = had.cumsum() - had, had_rows + has.cumsum() - has
     return _Pairs(slot, k < had[slot], k < has[slot], first_old[slot] + k, first_new[slot] + k)

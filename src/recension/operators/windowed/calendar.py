@@ -234,15 +234,16 @@ class CalendarGrid:
         }
 
     def restore(self, chunks: Chunks) -> None:
-        """Refuse a state whose windows would be others now."""
+        """Refuse a state whose windows would have other boundaries now."""
         (kept,) = chunks["calendar"].to_pylist()
         low, high = kept["low"], kept["high"]
         if kept["boundaries"] != self._fingerprint(low, high):
             starts = self.start(np.array([low, high]))
             raise RecensionError(
                 f"the state has windows in {self._hops.tz} from {describe_time(int(starts[0]), AWARE)} to "
-                f"{describe_time(int(starts[1]), AWARE)} whose boundaries are others now: the rules of the "
-                "zone have changed; use the time zone database that it was made with, or start anew"
+                f"{describe_time(int(starts[1]), AWARE)} whose boundaries are different now: the rules of "
+                "the zone have changed; use the time zone database that it was made with, or begin without "
+                "this state"
             )
         self._used = low, high
 

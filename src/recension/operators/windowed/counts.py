@@ -98,17 +98,17 @@ class CountIndex(WindowIndex):
 
         Gives the place of the first moment of each, its end, and its sums.
         """
-        at = np.flatnonzero(sums.n)
+        at = sums.n.nonzero()[0]
         size = max(0, len(at) - self._n + 1)
         first, last = at[:size], at[len(at) - size :]
-        changed = np.append(0, np.cumsum(axis.is_changed))
+        changed = np.append(0, axis.is_changed.cumsum())
         start, end = axis.time[first], axis.time[last] + 1
         wanted = changed[last + 1] > changed[first]
         if before is not None:
             wanted |= ~is_in_view(self._view, before, start, end)
         # Beyond the last moment of a group, or of what was read, no window holds a change.
         wanted &= (axis.group[first] == axis.group[last]) & is_in_view(self._view, watermark, start, end)
-        keep = np.flatnonzero(wanted)
+        keep = wanted.nonzero()[0]
         return first[keep], end[keep], self._sums(sums.take(at), keep)
 
     def _sums(self, moments: Sums, keep: Index) -> Sums:
@@ -137,7 +137,7 @@ def _change(
     """Windows before and after; those that begin at the same moment have one slot."""
     is_first = np.zeros(len(axis.time), np.bool_)
     is_first[old[0]], is_first[new[0]] = True, True
-    at, slot = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    at, slot = is_first.nonzero()[0], is_first.cumsum() - 1
 
     def stretches_of(rows: Index, end: Ticks, sums: Sums) -> tuple[Ticks, Stretches]:
         ends = axis.time.copy()
@@ -198,15 +198,15 @@ def changes_at(
     ``due``: further moments to look at, as (time, group).
     """
     moves = old != new
-    leaves, comes = np.flatnonzero(moves & (old != FOREVER)), np.flatnonzero(moves & (new != FOREVER))
-    stays = np.flatnonzero(~moves & in_place)
+    leaves, comes = (moves & (old != FOREVER)).nonzero()[0], (moves & (new != FOREVER)).nonzero()[0]
+    stays = (~moves & in_place).nonzero()[0]
     rows = np.concatenate([leaves, comes, stays])
     sign = np.repeat([-1, 1, 0, 0], [len(leaves), len(comes), len(stays), len(due[0])])
     groups = np.concatenate([group[rows], due[1]])
     times = np.concatenate([old[leaves], new[comes], new[stays], due[0]])
     order = np.argsort(sort_keys([groups], [times])[0])
     groups, times, sign = groups[order], times[order], sign[order]
-    first = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (times[1:] != times[:-1])))
+    first = np.append(True, (groups[1:] != groups[:-1]) | (times[1:] != times[:-1])).nonzero()[0]
     first = first[: len(times)]
     lengths = np.diff(np.append(first, len(times)))
     row = np.append(rows, np.zeros(len(due[0]), np.int64))[order]
@@ -238,7 +238,7 @@ class MergedMoments:
     def write_back(self, kept: KeptMoments, extract: LeafExtract) -> Mask:
         """Keep the moments that have events now; gives back which of them had none."""
         born, gone = ~self.is_known & (self.new.n > 0), self.is_known & (self.new.n == 0)
-        rows = np.flatnonzero(self.new.n)
+        rows = self.new.n.nonzero()[0]
         columns: Columns = {"group": self.group[rows], "time": self.time[rows]}
         columns |= self.new.take(rows).columns()
         come, went = ((self.group[which], self.time[which]) for which in (born, gone))

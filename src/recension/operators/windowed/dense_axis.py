@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
 
 from recension.core.batch import Index
+from recension.core.records import record
 from recension.operators.windowed import double_double as dd
 from recension.operators.windowed.double_double import Floats, Pair
 
 _SHORT: Final = 256  # rows of which there is little to spare
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DenseAxis:
     """Sums at the ends of changes by counting instead of sorting, where the points lie close together.
 
@@ -41,13 +42,13 @@ class DenseAxis:
         every = [keys for keys in (begins, ends, looked) if len(keys)]
         if not count:
             return None
-        low, high = min(int(k.min()) for k in every), max(int(k.max()) for k in every)
+        low, high = min([int(k.min()) for k in every]), max([int(k.max()) for k in every])
         if high - low > 2 * count:
             return None
         if any(len(x) * _largest(x) >= 2**53 for x in ints if len(x)):
             return None
         begins, ends, size = begins - low, ends - low, high - low + 1
-        lag = _common_lag(begins, ends)
+        lag = common_lag(begins, ends)
         come = np.bincount(begins, minlength=size)
         go = np.bincount(ends, minlength=size) if lag is None else _shift(come, lag)
         return DenseAxis(begins, ends, looked - low, low, size, lag, come, go)
@@ -106,7 +107,14 @@ class DenseAxis:
 
 def constant(value: int, size: int) -> Index:
     """A column of one value, not to be written to; a long one takes no memory."""
-    return np.full(size, value) if size < _SHORT else np.broadcast_to(np.int64(value), size)
+    return _short_constant(value, size) if size < _SHORT else np.broadcast_to(np.int64(value), size)
+
+
+@lru_cache(maxsize=2 * _SHORT)
+def _short_constant(value: int, size: int) -> Index:
+    column = np.full(size, value)
+    column.flags.writeable = False
+    return column
 
 
 def constant_float(value: float, size: int) -> Floats:
@@ -125,7 +133,7 @@ def _largest(column: Index) -> int:
     return max(int(column.max()), -int(column.min()))
 
 
-def _common_lag(begins: Index, ends: Index) -> int | None:
+def common_lag(begins: Index, ends: Index) -> int | None:
     """By how much all ends come after their beginnings; None if they differ, or come before."""
     lag = int(ends[0] - begins[0]) if len(begins) else 0
     return lag if lag >= 0 and bool((ends - begins == lag).all()) else None

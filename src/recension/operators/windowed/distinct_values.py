@@ -45,7 +45,7 @@ class CountDistinct(PlacedAccumulator):
         payload = pa.RecordBatch.from_arrays([pa.array(key)], schema=_KEY)
         moved = self._runs.on_batch(0, changes(of.vs[rows], of.old[rows], of.new[rows], payload))
         known, first = np.unique(key, return_index=True)
-        at = np.searchsorted(known, moved.payload.column(0).to_numpy())
+        at = known.searchsorted(moved.payload.column(0).to_numpy())
         group = of.group[rows[first[at]]]
         step = np.repeat([1, -1], len(moved))
         time = np.concatenate([old_end(moved), new_end(moved)])

@@ -78,10 +78,10 @@ class CoveringEvents:
     def incidence_in(self, order: Index) -> tuple[Index, Index]:
         """The same with the events of a snapshot in another order; only events in ``order`` occur."""
         first, length = self.first[order], (self.stop - self.first)[order]
-        event = np.repeat(order, length)
-        within = np.arange(len(event)) - np.repeat(np.cumsum(length) - length, length)
-        snapshot = np.repeat(first, length) + within
-        by_snapshot = np.argsort(snapshot, kind="stable")
+        event = order.repeat(length)
+        within = np.arange(len(event)) - np.repeat(length.cumsum() - length, length)
+        snapshot = first.repeat(length) + within
+        by_snapshot = snapshot.argsort(kind="stable")
         return snapshot[by_snapshot], event[by_snapshot]
 
     def least_rank(self, rank: Index, order: Index) -> Index:
@@ -144,14 +144,14 @@ class EventsOfGroups:
         if self._place is None:
             self._live.apply(change, group[change.row], batch.payload)
             return
-        known = np.flatnonzero(change.old != change.vs)
+        known = (change.old != change.vs).nonzero()[0]
         if len(known):
             found = self._live.find(identity(change.hash[known], change.vs[known], change.old[known]))
             self._live.remove(found[found >= 0])
         vs, ve = self._place(change.vs, change.new)
         there = (ve > vs) & (ve > self._live.expired_until)
         if not bool(there.all()):
-            stays = np.flatnonzero(there)
+            stays = there.nonzero()[0]
             change, vs, ve = change.take(stays), vs[stays], ve[stays]
         start, end = change.vs, change.new
         tag = identity(change.hash, start, end) if self._changes is net_changes else change.hash
@@ -185,27 +185,27 @@ class EventsOfGroups:
         Those suffice that are ``deciding``, if that is known; ``alive`` is how many each interval holds.
         """
         is_first = np.append(True, (group[1:] != group[:-1]) | (start[1:] > end[:-1]))[: len(group)]
-        first = np.flatnonzero(is_first)
+        first = is_first.nonzero()[0]
         last = np.append(first[1:], len(group))[: len(first)] - 1
         low, high, hashes = start[first], end[last], group_hash(group[first])
         is_deep = np.zeros(len(first), np.bool_)
         if alive is not None and len(first):
             is_deep = _find_deep(deciding, alive, first, last)
-        own = np.cumsum(is_first) - 1
-        shallow, asked = np.flatnonzero(~is_deep), np.flatnonzero(is_deep[own])
+        own = is_first.cumsum() - 1
+        shallow, asked = (~is_deep).nonzero()[0], is_deep[own].nonzero()[0]
         run, at = self._live.find_overlaps(hashes[shallow], low[shallow], high[shallow])
         run = shallow[run]
         if len(asked):
             found = self._find_deciding(hashes, own[asked], start[asked], end[asked], deciding.picks)
             run, at = np.append(run, found[0]), np.append(at, found[1])
-            order = np.argsort(run, kind="stable")
+            order = run.argsort(kind="stable")
             run, at = run[order], at[order]
         vs, ve = self._live.column("vs", at), self._live.column("ve", at)
         starts, ends, begin, stop = sort_keys(
             [own, own, run, run], [start, end, np.maximum(vs, low[run]), np.minimum(ve, high[run])]
         )
         # Those intervals that end after the event begins and begin before it ends.
-        begins, stops = np.searchsorted(ends, begin, "right"), np.searchsorted(starts, stop)
+        begins, stops = ends.searchsorted(begin, "right"), starts.searchsorted(stop)
         vs, ve = (self._live.column(name, at) for name in self._own)
         rows = is_deep[own]
         deep = (
@@ -336,7 +336,7 @@ def least_of_ranges(size: int, first: Index, stop: Index, count: int) -> Index:
         least = range_minimum(size, first, stop, owner)
         is_first = np.append(True, least[1:] != least[:-1])[:size] & (least < _NONE)
         is_last = np.append(least[1:] != least[:-1], True)[:size] & (least < _NONE)
-        begin, end = np.flatnonzero(is_first), np.flatnonzero(is_last) + 1
+        begin, end = is_first.nonzero()[0], is_last.nonzero()[0] + 1
         if not len(begin):
             break
         best[:, column] = np.where(least < _NONE, least, -1)
@@ -344,6 +344,6 @@ def least_of_ranges(size: int, first: Index, stop: Index, count: int) -> Index:
         stops = np.append(owner, least[begin]), np.append(stop, begin)
         left, right = np.lexsort(starts[::-1]), np.lexsort(stops[::-1])
         owner, first, stop = starts[0][left], starts[1][left], stops[1][right]
-        rest = np.flatnonzero(first < stop)
+        rest = (first < stop).nonzero()[0]
         owner, first, stop = owner[rest], first[rest], stop[rest]
     return best

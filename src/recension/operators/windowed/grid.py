@@ -134,10 +134,10 @@ class Grid:
         """``shift + window * hop``, saturated."""
         low, high = _saturate(-((shift - BEGINNING) // self.hop)), _saturate((FOREVER - shift) // self.hop)
         if low <= int(window.min(initial=high)) and int(window.max(initial=low)) <= high:
-            return window * self.hop + np.array(shift % 2**64, np.uint64).astype(np.int64)
+            return window * self.hop + _wrap(shift)
         within = np.clip(window, low, high)
         # A product that wraps comes back with the shift: the sum fits.
-        at = within * self.hop + np.array(shift % 2**64, np.uint64).astype(np.int64)
+        at = within * self.hop + _wrap(shift)
         at = np.where(window < low, np.int64(BEGINNING), at)
         return np.where(window > high, np.int64(FOREVER), at)
 
@@ -169,6 +169,11 @@ class Grid:
         if self.hop == 1 and window < GAP:
             return min(window + self.size, GAP)
         return _saturate(window)
+
+
+def _wrap(shift: int) -> int:
+    """A number as sums of 64 bits have it."""
+    return (shift + 2**63) % 2**64 - 2**63
 
 
 def _saturate(window: int) -> int:

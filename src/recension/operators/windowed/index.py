@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, Index, Mask
+from recension.core.records import record
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, Ticks
 from recension.core.window_limit import TooManyWindowsError
@@ -51,7 +52,7 @@ class IndexSpec:
     pairs: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stretches:
     """Stretches that were or are shown, in order of (group, low); their content holds on ``[low, high)``.
 
@@ -85,7 +86,7 @@ class Stretches:
         return self.axis_high[self.rows]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WindowChange:
     """What to retract and what to insert; ``write_back`` stores it as the present state.
 
@@ -104,7 +105,7 @@ class WindowChange:
         return len(self.old) + len(self.new)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpandedWindows:
     """Windows one by one: number of the stretch, ``[low, high)`` on the axis, ``[start, end)`` in time."""
 
@@ -114,8 +115,12 @@ class ExpandedWindows:
     start: Ticks
     end: Ticks
 
+    def count_before(self, stretch: int) -> int:
+        """How many windows are of earlier stretches."""
+        return int(self.stretch.searchsorted(stretch))
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Closing:
     """What a CTI closes, on the axis: windows that end by ``closed`` are closed, events that end by
     ``past`` belong to such windows only, and so do those in the places ``gone`` (group, from, to).
@@ -250,7 +255,7 @@ def changed_stretches(
     own, old_end, new_end = low.take(at), ends[0].take(at), ends[1].take(at)
 
     def stretches_of(side: AxisSide, end: Index) -> Stretches:
-        slot = np.flatnonzero(end > own)
+        slot = (end > own).nonzero()[0]
         rows = at.take(slot)
         return Stretches(slot, rows, work.group, low, side.following, side.sums_at(rows))
 

@@ -20,7 +20,6 @@ from recension.core.values import rows_of
 from recension.core.window_limit import USUAL, TooManyWindowsError, WindowLimit
 from recension.operators.base import Chunks
 from recension.operators.state.end_points import EndPoints
-from recension.operators.windowed.dense_axis import constant, is_constant
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
     Closing,
@@ -42,9 +41,12 @@ from recension.operators.windowed.working_set import (
 ENDLESS: Final = "windows over an event that never ends go on for ever: name a last start with until="
 
 
-def _is_all(limit: Index) -> bool:
+_NONE: Final = np.zeros(0, np.int64)
+
+
+def _is_all(limit: Index | np.int64) -> bool:
     """Is it known that nothing is beyond the limit?"""
-    return is_constant(limit) and len(limit) > 0 and int(limit[0]) == FOREVER
+    return not isinstance(limit, np.ndarray) and limit == FOREVER
 
 
 class Numbering(Protocol):
@@ -96,7 +98,7 @@ class NumberedIndex(WindowIndex):
         work = merge_steps(self._points, self._steps(batch, group, amounts, coming))
         low, had, has = self._compare(work, watermark)
         high = np.maximum(had, has)
-        at = np.flatnonzero((high > low) & ~work.is_context)
+        at = ((high > low) & ~work.is_context).nonzero()[0]
         self._refuse_many(low.take(at), high.take(at))
 
         def write_back() -> None:
@@ -172,19 +174,20 @@ class NumberedIndex(WindowIndex):
         Where all windows are shown, only those over endless events still come.
         """
         low, high = self._first_hidden_window(self.watermark), self._first_hidden_window(watermark)
+        if high <= low:
+            return _NONE, _NONE, _NONE
         find = self._points.endless_groups if self._view == "all" else self._points.groups_in_use
-        groups = find() if high > low else np.zeros(0, np.int64)
+        groups = find()
         return groups, np.full(len(groups), low), np.full(len(groups), high)
 
-    def _limit(self, side: AxisSide, watermark: int) -> Index:
+    def _limit(self, side: AxisSide, watermark: int) -> Index | np.int64:
         """Up to which window each stretch is shown: the edge; or all of it, if all is shown and it ends."""
-        edge, size = self._first_hidden_window(watermark), len(side.n)
         if self._view != "all":
-            return constant(edge, size)
+            return np.int64(self._first_hidden_window(watermark))
         is_endless = side.following == FOREVER
         if not bool(is_endless.any()):
-            return constant(FOREVER, size)
-        return np.where(is_endless, np.int64(edge), np.int64(FOREVER))
+            return np.int64(FOREVER)
+        return np.where(is_endless, np.int64(self._first_hidden_window(watermark)), np.int64(FOREVER))
 
     def _compare(self, work: WorkingSet, watermark: int) -> tuple[Index, Index, Index]:
         """From which window on each stretch may have changed, and up to which it was and is shown."""

@@ -150,7 +150,7 @@ class Filtered(Selection):
         return _put_first(_truths(values), self._of.order(values.field(0), by_event))
 
     def result(self, events: CoveringEvents, values: pa.Array) -> pa.Array:
-        rows = np.flatnonzero(_truths(values))
+        rows = (_truths(values)).nonzero()[0]
         return self._of.result(events.take(rows), values.field(0).take(pa.array(rows)))
 
 
@@ -178,7 +178,7 @@ class RankedValues(Selection):
         snapshot, event = events.incidence_in(order[~is_deep[events.first[order]]])
         numbers = values.take(pa.array(event)).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         count = np.bincount(snapshot, minlength=events.snapshots)
-        return self._answer(count, np.cumsum(count) - count, lambda first, rank: numbers[first + rank])
+        return self._answer(count, count.cumsum() - count, lambda first, rank: numbers[first + rank])
 
     def fill_deep(self, answers: pa.Array, is_deep: Mask, values: ValuesAt) -> pa.Array:
         """The answers with those of deep snapshots put in."""
@@ -193,7 +193,7 @@ class RankedValues(Selection):
 
 def _spread(answers: pa.Array, is_filled: Mask) -> pa.Array:
     """The answers, one for each row that is filled; the others are null."""
-    return answers.take(pa.array(np.cumsum(is_filled) - 1, mask=~is_filled))
+    return answers.take(pa.array(is_filled.cumsum() - 1, mask=~is_filled))
 
 
 def _order_by_value(values: pa.Array) -> Index:
@@ -201,7 +201,7 @@ def _order_by_value(values: pa.Array) -> Index:
     kind, valid = values.type, np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     is_plain = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     keys = pc.fill_null(values, 0).to_numpy(zero_copy_only=False) if is_plain else value_ranks(values)
-    return valid[np.argsort(keys[valid], kind="stable")]
+    return valid[keys[valid].argsort(kind="stable")]
 
 
 class FunctionOf(Selection):
@@ -264,7 +264,7 @@ class TopK:
         """All events in the order in which they are chosen."""
         ranks = value_ranks(values)[by_event()]
         keyed = np.where(ranks < 0, np.iinfo(np.int64).max, -ranks if self._descending else ranks)
-        return by_event()[np.argsort(keyed, kind="stable")]
+        return by_event()[keyed.argsort(kind="stable")]
 
     def _candidates(self, events: CoveringEvents, values: pa.Array) -> Index:
         return self.order(values, lambda: events.order)

@@ -90,7 +90,7 @@ class Elements:
 
     def take(self, which: Mask) -> Elements:
         """Some of them."""
-        rows = np.flatnonzero(which)
+        rows = which.nonzero()[0]
         group, vs, old, new = (column[rows] for column in (self.group, self.vs, self.old, self.new))
         sums = self.sums.take(rows)
         return Elements(group, vs, old, new, sums.n, sums, self.is_plain)
@@ -112,7 +112,7 @@ class Spans:
     @staticmethod
     def between(begins: Mask, group: Index, start: Ticks, reach: Ticks) -> Spans:
         """From each row that begins one to the last before the next."""
-        first = np.flatnonzero(begins)
+        first = begins.nonzero()[0]
         return Spans(group[first], start[first], reach[np.append(first[1:], len(begins)) - 1])
 
     def take(self, which: Mask) -> Spans:
@@ -204,12 +204,12 @@ class PointSteps:
     @staticmethod
     def sum(elements: Elements) -> PointSteps:
         """From the elements one by one."""
-        rows = np.flatnonzero(elements.sign)
+        rows = elements.sign.nonzero()[0]
         group, vs = elements.group[rows], elements.vs[rows]
         is_new = np.append(True, (group[1:] != group[:-1]) | (vs[1:] != vs[:-1]))[: len(rows)]
-        first = np.flatnonzero(is_new)
+        first = is_new.nonzero()[0]
         begin = add_up(elements.sums if elements.is_plain else elements.sums.take(rows), first)
-        gone, come = (np.flatnonzero(end > elements.vs) for end in (elements.old, elements.new))
+        gone, come = ((end > elements.vs).nonzero()[0] for end in (elements.old, elements.new))
         at = np.concatenate([elements.old[gone], elements.new[come]])
         by = np.repeat([-1, 1], [len(gone), len(come)])
         begins, ends = sort_keys(
@@ -252,13 +252,13 @@ class MergedPoints:
         sums.put(begins, sums.take(begins).add(steps.begin))
         if bool((ends < 0).any()) or bool((sums.n < 0).any()):
             raise never_inserted_error()
-        rows = np.flatnonzero((ends > 0) | (sums.n > 0))
+        rows = ((ends > 0) | (sums.n > 0)).nonzero()[0]
         return MergedPoints(table, extract, group[rows], time[rows], ends[rows], sums.take(rows))
 
     def find_within(self, spans: Spans) -> tuple[Index, Index]:
         """Pairs (number, point) of the points in some spans, in order."""
         keys = sort_keys([self.group, spans.group, spans.group], [self.time, spans.start, spans.end])
-        first, stop = np.searchsorted(keys[0], keys[1]), np.searchsorted(keys[0], keys[2], "right")
+        first, stop = keys[0].searchsorted(keys[1]), keys[0].searchsorted(keys[2], "right")
         return expand(first, stop)
 
     def write_back(self) -> None:
@@ -283,11 +283,11 @@ def _add_up_pair(pair: Pair, first: Index, lengths: Index) -> Pair:
     """Most stretches are one row, which is its own sum."""
     high, low = pair[0][first], pair[1][first]
     long = lengths > 1
-    rows = np.flatnonzero(np.repeat(long, lengths))
+    rows = (long.repeat(lengths)).nonzero()[0]
     high[long], low[long] = dd.sums((pair[0][rows], pair[1][rows]), lengths[long])
     return high, low
 
 
 def firsts(numbers: Index) -> Index:
     """Where each number stands first; equal ones stand together."""
-    return np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)])
+    return (np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)]).nonzero()[0]

@@ -70,7 +70,7 @@ class Sessions:
 
     def take(self, which: Mask) -> Sessions:
         """Some of them."""
-        rows = np.flatnonzero(which)
+        rows = which.nonzero()[0]
         return Sessions(self.group[rows], self.start[rows], self.end[rows], self.sums.take(rows))
 
     def columns(self) -> Columns:
@@ -136,7 +136,7 @@ class SessionIndex(WindowIndex):
         group, end = group[order], end[order]
         rows = self._sessions.extract(group, end, end).columns
         known, asked = sort_keys([rows["group"], group], [rows["end"], end])
-        return self._read(take_columns(rows, np.append(asked, -1)[np.searchsorted(asked, known)] == known))
+        return self._read(take_columns(rows, np.append(asked, -1)[asked.searchsorted(known)] == known))
 
     def _read(self, columns: Columns) -> Sessions:
         sums = Sums.from_columns(columns.__getitem__, self._ints, self._pairs)
@@ -164,19 +164,19 @@ class SessionIndex(WindowIndex):
         )
         parts, reach = find_begins(group, start, end, self._gap)
         part = np.empty(len(order), np.int64)
-        part[order] = np.cumsum(parts) - 1
+        part[order] = parts.cumsum() - 1
         of_session, of_span = part[:size], part[size:]
         every = Spans.between(parts, group, start, reach)
         is_met = np.zeros(len(every.group), np.bool_)
         is_met[of_span] = True
-        number, is_touched = np.cumsum(is_met) - 1, is_met[of_session]
+        number, is_touched = is_met.cumsum() - 1, is_met[of_session]
         return Clusters(
             extract,
             take_columns(own, ~is_touched),
             self._read(take_columns(own, is_touched)),
             every.take(is_met),
             number[of_session[is_touched]],
-            number[of_span][np.cumsum(begins) - 1],
+            number[of_span][begins.cumsum() - 1],
         )
 
     def _unite(self, elements: Elements, clusters: Clusters, points: MergedPoints | None) -> Sessions:
@@ -198,25 +198,25 @@ class SessionIndex(WindowIndex):
     def _part(self, united: Sessions, points: MergedPoints, is_taken: Mask) -> Sessions:
         """What is left of clusters in which something was taken back: the parts between their gaps."""
         cluster, rows = points.find_within(Spans(united.group, united.start, united.end).take(is_taken))
-        which = np.flatnonzero(is_taken)
+        which = is_taken.nonzero()[0]
         time, sums = points.time[rows], points.sums.take(rows)
         leaves = points.ends[rows] - sums.n
         last = np.append(cluster[1:] != cluster[:-1], True)[: len(rows)]
         # Alive after each point: what ends later, less what begins later.
-        later = np.cumsum(leaves[::-1])[::-1]
-        beyond = np.append(later, 0)[np.append(np.flatnonzero(last), 0)[np.cumsum(last) - last] + 1]
+        later = leaves[::-1].cumsum()[::-1]
+        beyond = np.append(later, 0)[np.append(last.nonzero()[0], 0)[last.cumsum() - last] + 1]
         alive = later - leaves - beyond
         ends = last | ((alive == 0) & (np.append(time[1:], 0)[: len(time)] >= add(time, self._gap)))
         begins = np.append(True, ends[:-1])[: len(ends)]
-        first = np.flatnonzero(begins)
+        first = begins.nonzero()[0]
         of_part, start, sums = which[cluster[first]], time[first], add_up(sums, first)
         # A part that reaches back beyond the points is all there is, less the other parts.
         is_first = np.append(True, of_part[1:] != of_part[:-1])[: len(of_part)]
-        old = np.flatnonzero(is_first & (united.start[of_part] <= self._settled))
+        old = (is_first & (united.start[of_part] <= self._settled)).nonzero()[0]
         if len(old):
             start[old] = united.start[of_part[old]]
             rest = self._no_sums(len(united))
-            others = np.flatnonzero(~is_first)
+            others = (~is_first).nonzero()[0]
             if len(others):
                 own = firsts(of_part[others])
                 rest.put(of_part[others][own], add_up(sums.take(others), own))
@@ -250,7 +250,7 @@ class SessionIndex(WindowIndex):
         """Where a session goes on for long, its points are dropped before it ends."""
         last = np.append(firsts(clusters.of_element)[1:], len(elements)) - 1
         start = elements.vs[last]
-        rows = np.flatnonzero(clusters.spans.end > add(add(start, self._gap), self._gap))
+        rows = (clusters.spans.end > add(add(start, self._gap), self._gap)).nonzero()[0]
         self._sessions.look_again(start[rows], clusters.spans.group[rows])
 
     def _compare(
@@ -281,7 +281,7 @@ class SessionIndex(WindowIndex):
         if self._inside is not None:
             self._inside.settle(groups, closed)
         first_open = min(t, self._sessions.earliest_held())
-        rows = np.flatnonzero(gone["end"] > first_open)
+        rows = (gone["end"] > first_open).nonzero()[0]
         where = gone["group"][rows], gone["time"][rows], gone["end"][rows]
         return Closing(first_open, first_open, closed, first_open, where)
 
@@ -351,7 +351,7 @@ def _negate(sums: Sums) -> Sums:
 def _are_among(some: Sessions, others: Sessions) -> Mask:
     """Which sessions have the group and the end of one of the others?"""
     one, other = sort_keys([some.group, others.group], [some.end, others.end])
-    place = np.searchsorted(other, one)
+    place = other.searchsorted(one)
     is_found: Mask = np.append(other, -1)[place] == one
     return is_found
 

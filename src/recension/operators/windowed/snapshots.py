@@ -62,7 +62,7 @@ class SnapshotIndex(WindowIndex):
 
         had, has = self._limit(work, work.old, self.watermark), self._limit(work, work.new, watermark)
         is_other = work.is_changed | (had != has)
-        at = np.flatnonzero(is_other & (np.maximum(had, has) > work.time))
+        at = (is_other & (np.maximum(had, has) > work.time)).nonzero()[0]
         return changed_stretches(work, at, work.time, (had, has), write_back)
 
     def _steps(

@@ -10,20 +10,23 @@ number of end points at a time changes so:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Final
 
 import numpy as np
 
 from recension.core.batch import Index, Mask
 from recension.core.netting import order_of
+from recension.core.records import record
 from recension.core.ticks import Ticks
 from recension.operators.state.block_table import KeyPacking, sort_keys
 from recension.operators.windowed import double_double as dd
-from recension.operators.windowed.dense_axis import DenseAxis
+from recension.operators.windowed.dense_axis import DenseAxis, common_lag
 from recension.operators.windowed.double_double import Pair
+from recension.operators.windowed.sparse_axis import SparseAxis
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Points:
     """Changes of the sums at points of the axis, which do not follow from what each event adds.
 
@@ -38,7 +41,7 @@ class Points:
     pairs: list[Pair]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Contributions:
     """What each event adds to the accumulators: whole numbers exactly, floats as pairs."""
 
@@ -47,11 +50,16 @@ class Contributions:
     points: Points | None = field(default=None, kw_only=True)
 
 
+_NONE: Final = np.zeros(0, np.int64)
+_ZERO: Final = np.zeros(1, np.int64)
+_TRUE: Final = np.ones(1, np.bool_)
+_FIRST_OF_TWO: Final = np.array([True, False])
+
 NOTHING = Contributions([], [])
 """Where nothing is summed but the number of events."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PointChanges(Contributions):
     """What changes at points of the axis, instead of what events add; a point may be there more than once.
 
@@ -65,7 +73,7 @@ class PointChanges(Contributions):
     n: Index
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisSteps:
     """One row per distinct (group, time), sorted; amounts are running totals within their segment.
 
@@ -83,8 +91,8 @@ class AxisSteps:
 
     def segments(self) -> tuple[Index, Ticks, Ticks]:
         """Group, first and last time of each segment."""
-        last = np.flatnonzero(~self.covered)
-        first = np.append(0, last[:-1] + 1)
+        last = (~self.covered).nonzero()[0]
+        first = np.concatenate((_ZERO, last[:-1] + 1))
         return self.group[last], self.time[first], self.time[last]
 
 
@@ -104,8 +112,10 @@ def axis_steps(
     A change touches what lies between ``a`` and ``b``, or from ``since`` on if that is given. ``look`` names
     further (time, group) points to look at, ``spans`` further stretches (group, from, to) that are touched.
     """
-    change = _EndChange(group, vs, a, b, since)
     extra = _Extra.collect(group, since, look, spans, amounts.points)
+    if len(group) == 1 and not len(extra.time) and a[0] != b[0]:
+        return _step_once(group, vs, a, b, amounts)
+    change = _EndChange(group, vs, a, b, since)
     packing = KeyPacking.for_keys([group, extra.group], [a, b, extra.time])
     begins, ends, looked = (
         packing.pack(*keys) for keys in ((group, a), (group, b), (extra.group, extra.time))
@@ -113,9 +123,25 @@ def axis_steps(
     if amounts.points is None:
         dense = DenseAxis.try_build(begins, ends, looked, amounts.ints)
         steps = None if dense is None else _count_steps(dense, packing, change, amounts, extra)
+        if steps is None and dense is None and not len(extra.time):
+            steps = _place_steps(begins, ends, change, amounts)
         if steps is not None:
             return steps
     return _sort_steps(np.concatenate([begins, ends, looked]), change, amounts, extra)
+
+
+def _step_once(group: Index, vs: Ticks, a: Ticks, b: Ticks, amounts: Contributions) -> AxisSteps:
+    """The steps of a single change, which has two ends: nothing to sort, and nothing to add up."""
+    refs = np.array([1 if a[0] == vs[0] else -1, -1 if b[0] == vs[0] else 1])
+    sign, time = 1, np.concatenate((a, b))
+    if a[0] > b[0]:
+        sign, time, refs = -1, time[::-1], refs[::-1]
+    there = np.array([sign, 0])
+    return AxisSteps(
+        group.repeat(2), time, refs, there, _FIRST_OF_TWO,
+        [x * there for x in amounts.ints],
+        [(np.array([sign * high[0], 0.0]), np.array([sign * low[0], 0.0])) for high, low in amounts.pairs],
+    )  # fmt: skip
 
 
 def point_changes(
@@ -157,7 +183,7 @@ def sum_points(
     return _sum_along(keys, np.concatenate([group, extra.group]), whole)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _EndChange:
     """What each element does at its two ends."""
 
@@ -206,6 +232,38 @@ def _count_steps(
     )
 
 
+def _place_steps(begins: Index, ends: Index, change: _EndChange, amounts: Contributions) -> AxisSteps | None:
+    """None if not all elements are new events of equal length."""
+    lag = common_lag(begins, ends)
+    if not lag or not change.is_fresh():
+        return None
+    axis = SparseAxis.build(begins, lag)
+    first, n = axis.order[axis.first], axis.running_total(None, None)
+    time = axis.spread(change.b[first])
+    time[axis.at_begin] = change.a[first]
+    covered = n > 0
+    return AxisSteps(
+        axis.spread(change.group[first]), time, axis.refs(), n, covered,
+        [axis.running_total(x, n) for x in amounts.ints],
+        [_place_pair(pair, axis, first, covered) for pair in amounts.pairs],
+    )  # fmt: skip
+
+
+def _place_pair(pair: Pair, axis: SparseAxis, first: Index, covered: Mask) -> Pair:
+    """Totals along the axis: most events are alone in their segments, and the others are added up."""
+    high, low = np.zeros(axis.size), np.zeros(axis.size)
+    high[axis.at_begin], low[axis.at_begin] = pair[0][first], pair[1][first]
+    rows, own = axis.together()
+    if len(rows):
+        places = np.concatenate((axis.at_begin[own], axis.at_end[own]))
+        order = order_of(places)
+        last = np.concatenate((np.diff(places[order]) > 0, [True])).nonzero()[0]
+        at = places[order[last]]
+        both = [np.concatenate((part[rows], -part[rows])) for part in pair]
+        high[at], low[at] = _running_pair((both[0], both[1]), order, last, covered[at])
+    return high, low
+
+
 def _sort_steps(keys: Index, change: _EndChange, amounts: Contributions, extra: _Extra) -> AxisSteps:
     none, one = np.zeros(len(extra.time), np.int64), np.ones(len(change.a), np.int64)
     refs, ints, pairs = extra.amounts(len(amounts.ints), len(amounts.pairs))
@@ -227,15 +285,22 @@ def _sum_along(keys: Index, group: Index, changes: PointChanges) -> AxisSteps:
     """Changes in any order as running totals; ``keys`` sort them by group and time."""
     order = order_of(keys)
     keys = keys[order]
-    last = np.flatnonzero(np.append(keys[1:] != keys[:-1], True))
+    last = np.concatenate((keys[1:] != keys[:-1], _TRUE)).nonzero()[0]
     ints = (changes.refs, changes.cover, changes.n, *changes.ints)
     refs, cover, n, *sums = (_running_total(column, order, last) for column in ints)
     at, covered = order[last], cover > 0
     pairs = [_running_pair(pair, order, last, covered) for pair in changes.pairs]
-    return AxisSteps(group[at], changes.time[at], np.diff(np.append(0, refs)), n, covered, sums, pairs)
+    return AxisSteps(group[at], changes.time[at], _differences(refs), n, covered, sums, pairs)
 
 
-@dataclass(frozen=True, slots=True)
+def _differences(totals: Index) -> Index:
+    """What running totals are the totals of."""
+    amounts = totals.copy()
+    amounts[1:] -= totals[:-1]
+    return amounts
+
+
+@record
 class _Extra:
     """Further points: where a touched stretch begins or ends, or that are only looked at.
 
@@ -257,13 +322,15 @@ class _Extra:
     ) -> _Extra:
         parts: list[tuple[Index, Ticks, Index | int]] = [] if since is None else [(group, since, 1)]
         parts += [] if look is None else [(look[1], look[0], 0)]
-        parts += [] if spans is None else [(spans[0], spans[1], 1), (spans[0], spans[2], -1)]
+        if spans is not None and len(spans[0]):
+            parts += [(spans[0], spans[1], 1), (spans[0], spans[2], -1)]
         parts += [] if points is None else [(points.group, points.time, points.cover)]
-        none = np.zeros(0, np.int64)
+        if not parts:
+            return _Extra(_NONE, _NONE, _NONE, None)
         return _Extra(
-            np.concatenate([none, *(p[0] for p in parts)]),
-            np.concatenate([none, *(p[1] for p in parts)]),
-            np.concatenate([none, *(np.full(len(p[0]), p[2]) for p in parts)]),
+            np.concatenate([_NONE, *(p[0] for p in parts)]),
+            np.concatenate([_NONE, *(p[1] for p in parts)]),
+            np.concatenate([_NONE, *(np.full(len(p[0]), p[2]) for p in parts)]),
             points,
         )
 
@@ -280,16 +347,18 @@ class _Extra:
 
 def _running_total(column: Index, order: Index, last: Index) -> Index:
     # Some are seldom used, as the counts of NaN and of the infinities.
-    return np.cumsum(column[order])[last] if bool(column.any()) else np.zeros(len(last), np.int64)
+    return column[order].cumsum()[last] if bool(column.any()) else np.zeros(len(last), np.int64)
 
 
 def _running_pair(pair: Pair, order: Index, last: Index, covered: Mask) -> Pair:
     """Totals since the segment began; where no event changes they are nothing, exactly."""
-    lengths = np.diff(np.append(-1, last[~covered]))
+    ends = last[~covered]
+    lengths = _differences(ends)
+    lengths[:1] += 1
     high, low = pair[0][order], pair[1][order]
     # Most segments are a single event: of two steps the second ends it, and there is nothing to sum.
     is_long = lengths > 2
-    rows = np.flatnonzero(np.repeat(is_long, lengths))
-    if len(rows):
+    if bool(is_long.any()):
+        rows = is_long.repeat(lengths).nonzero()[0]
         high[rows], low[rows] = dd.running_sum(high[rows], low[rows], lengths[is_long])
     return np.where(covered, high[last], 0.0), np.where(covered, low[last], 0.0)

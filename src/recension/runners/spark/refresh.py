@@ -62,7 +62,8 @@ class Refresher:
         if not callable(read):
             raise RecensionError(
                 f"{table.name}: give a function that reads the table, such as "
-                "lambda: spark.read.parquet(path): a DataFrame goes on with the files that it has found once"
+                "lambda: spark.read.parquet(path): a DataFrame keeps the list of files that it found when it "
+                "was made"
             )
         self._query, self._table, self._folder, self._read = query, table, folder, read
         self._pause = table.refresh / 1e6

@@ -18,7 +18,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, concat
 from recension.core.change_log import tables_of
 from recension.core.ticks import BEGINNING
-from recension.core.time_kind import times_in_messages
+from recension.core.time_kind import TimesInMessages
 from recension.lowering import lower
 from recension.operators.base import Chunks
 from recension.operators.pipeline import Flow, flow_of
@@ -49,7 +49,7 @@ class Shard:
     def run(self, request: Round, packets: Sequence[Packet] = ()) -> Answer:
         """One level of a step."""
         answer = Answer()
-        with times_in_messages(request.kind):
+        with TimesInMessages(request.kind):
             for place, fragment in self._fragments.items():
                 if fragment.level == request.level:
                     fragment.run(request.rows, packets, answer)
@@ -121,7 +121,7 @@ class FragmentRun:
         for vertex, t in told.items():
             self._step({vertex: Flow([], t)})
         for output in self._outputs:
-            output.give(answer, takes_part=bool(packets) or bool(flows))
+            output.give(answer, takes_part=bool(packets or flows or told))
         answer.no_effect_before |= self._no_effect_before()
         answer.dropped |= self.engine.take_dropped()
 

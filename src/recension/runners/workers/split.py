@@ -70,13 +70,13 @@ def _reason_against(plan: PhysicalPlan) -> str | None:
     """What in a plan needs one process, whatever its keys are."""
     operators = [vertex.operator for vertex in plan.vertices]
     if any(operator is not None and operator.is_clocked for operator in operators):
-        return "a step goes by the wall clock"
+        return "a step uses the wall clock"
     if plan.paced:
-        return "a step goes by the partitions of a source"
+        return "a step needs the partitions of its source"
     if followed := find_followed(plan.queries.values()):
         return f"table {next(iter(followed))!r} is read again while the query runs"
     if any(isinstance(operator, OrphanCheck) for operator in operators):
-        return "a source is read with and without a finalize or merge that mends it"
+        return "some steps read a source directly, and others through finalize or merge"
     steps = (node for query in plan.queries.values() for node in walk(query))
     if any(isinstance(node, Merge) and node.is_open for node in steps):
         return "streams join its merge while it runs"

@@ -128,7 +128,7 @@ def test_a_repeat_is_skipped_and_another_is_refused(delta: Any, tmp_path: Path) 
     assert table.ordinals() == before
     with pytest.raises(RecensionError, match="micro-batch 1 was made of other input"):
         table.sink.apply(fed(second, 1, "q", "other"))
-    with pytest.raises(RecensionError, match="has 2 micro-batches, and now comes number 3"):
+    with pytest.raises(RecensionError, match="has 2 micro-batches, and the next one has number 3"):
         table.sink.apply(table.batch(second, 3))
     other = Table(delta, tmp_path / "t", query="another")
     with pytest.raises(RecensionError, match="the history of another query"):

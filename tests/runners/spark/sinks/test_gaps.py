@@ -116,7 +116,7 @@ def test_a_table_that_lacks_all_but_its_first_manifest(tmp_path: Path) -> None:
     manifest_path(tmp_path, 1).unlink()
     with pytest.raises(FormatError, match="nothing was committed yet"):
         read(tmp_path)
-    with pytest.raises(RecensionError, match="has 0 micro-batches, and now comes number 1"):
+    with pytest.raises(RecensionError, match="has 0 micro-batches, and the next one has number 1"):
         SINKS[1](tmp_path).apply(fed(BATCHES[1], 1))
 
 

@@ -63,7 +63,7 @@ def test_one_that_follows_another_than_the_last(tmp_path: Path, make: Callable[[
     with pytest.raises(RecensionError, match="micro-batch 3 was made of other input"):
         make(tmp_path).apply(fed(BATCHES[4], 4, content="c4", before="other"))
     make(tmp_path).apply(fed(BATCHES[4], 4, content="c4", before="c3"))
-    with pytest.raises(RecensionError, match=f"has 5 micro-batches, and now comes number 6.*{REMEDY}"):
+    with pytest.raises(RecensionError, match=f"has 5 micro-batches, and the next one has number 6.*{REMEDY}"):
         make(tmp_path).apply(fed(BATCHES[5], 6, content="c6"))
 
 
@@ -74,7 +74,7 @@ def test_longer_ago_than_a_table_remembers(
     monkeypatch.setattr(micro_batch, "REMEMBERED", 2)
     filled(make, tmp_path)
     make(tmp_path).apply(fed(BATCHES[2], 2, content="c2"))
-    with pytest.raises(RecensionError, match=r"comes number 1 again, longer ago than it remembers"):
+    with pytest.raises(RecensionError, match=r"number 1 comes again, which is longer ago than it"):
         make(tmp_path).apply(fed(BATCHES[1], 1, content="c1"))
 
 

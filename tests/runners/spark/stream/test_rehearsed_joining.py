@@ -116,7 +116,7 @@ def test_a_word_that_comes_too_late_is_refused() -> None:
         root.turn(root.join("b", 6))
     root = Root()
     root.turn(root.leave("b"))
-    with pytest.raises(RecensionError, match="b has left; let it come again in a folder of another name"):
+    with pytest.raises(RecensionError, match="b has left and cannot join again; write to a sub-folder"):
         root.turn(root.join("b", 6))
 
 

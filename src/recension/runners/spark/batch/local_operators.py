@@ -21,7 +21,7 @@ from recension.core.batch import EventBatch, Mask, inserts, take_rows
 from recension.core.errors import RecensionError, describe_error
 from recension.core.reconstitution import HistoryBuilder
 from recension.core.ticks import FOREVER, Ticks
-from recension.core.time_kind import TimeKind, kind_in_messages, times_in_messages
+from recension.core.time_kind import TimeKind, TimesInMessages, kind_in_messages
 from recension.lowering import operator_of
 from recension.operators.base import Operator
 from recension.plan.nodes import Node, Source
@@ -174,7 +174,7 @@ def name_errors(step: StatelessStep | StatefulStep, method: Callable[P, R]) -> C
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with times_in_messages(step.kind):
+            with TimesInMessages(step.kind):
                 return method(*args, **kwargs)
         except RecensionError:
             raise

@@ -14,7 +14,7 @@ from pyspark.sql import types as spark
 from recension.core.errors import RecensionError
 from recension.core.history import History
 from recension.core.ticks import FOREVER
-from recension.core.time_kind import times_in_messages
+from recension.core.time_kind import TimesInMessages
 from recension.plan.node import Node
 from recension.plan.source import require_one_kind, sources_of
 from recension.runners.intake import require_inputs
@@ -35,7 +35,7 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
         name: NamedFrame.of(inputs[name], name, source.time_columns) for name, source in sources.items()
     }
     kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
-    with times_in_messages(kind):
+    with TimesInMessages(kind):
         found = lower(query, lambda source: source_frame(source, tables[source.name]))
     return to_user_columns(found, type_of_kind(kind))
 

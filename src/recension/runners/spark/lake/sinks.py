@@ -205,8 +205,8 @@ class LakeSink(ABC):
         if is_begun:
             raise RecensionError(
                 f"{self.table.name}: this checkpoint has already written micro-batches elsewhere, or the "
-                f"table has lost what its commits say; a {self.noun} must see all that its query puts out: "
-                "use a new checkpoint and a new table"
+                f"table has lost the records in its commits; a {self.noun} must have all micro-batches of "
+                "its query: use a new checkpoint and a new table"
             )
 
 

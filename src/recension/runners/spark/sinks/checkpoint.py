@@ -194,7 +194,7 @@ def _damage_errors() -> Iterator[None]:
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise FormatError(
             f"the checkpoint's {NAME} is damaged: restore checkpoint and tables from one backup, or remove "
-            "that file, since the state says as well whose it is"
+            "that file: the state names its query too"
         ) from None
 
 

@@ -134,8 +134,8 @@ def is_next(table: Path | str, batch: MicroBatch, last: int, recent: Recent) -> 
     """Is it the next micro-batch? False if the table has it already; any other is refused."""
     if batch.number > last + 1:
         raise RecensionError(
-            f"{table}: has {last + 1} micro-batches, and now comes number {batch.number}; "
-            f"a table must see all that its query puts out: {_REMEDY}"
+            f"{table}: has {last + 1} micro-batches, and the next one has number {batch.number}; "
+            f"a table must have all micro-batches of its query: {_REMEDY}"
         )
     contents = dict(recent)
     if batch.number > last:
@@ -144,8 +144,8 @@ def is_next(table: Path | str, batch: MicroBatch, last: int, recent: Recent) -> 
         return True
     if batch.number not in contents:
         raise RecensionError(
-            f"{table}: has {last + 1} micro-batches, and now comes number {batch.number} again, longer ago "
-            f"than it remembers: {_REMEDY}"
+            f"{table}: has {last + 1} micro-batches, and number {batch.number} comes again, which is longer "
+            f"ago than it remembers: {_REMEDY}"
         )
     if contents[batch.number] != batch.content:
         raise _other_input_error(table, batch.number)

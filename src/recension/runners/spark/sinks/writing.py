@@ -112,7 +112,7 @@ def write(
     spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
     if record is not None and is_connect(spark):
         raise RecensionError(
-            "record needs a classic session, made by rc.spark.session(): on Spark Connect tasks are not told "
+            "record needs a classic session, made by rc.spark.session(): on Spark Connect tasks do not know "
             "their micro-batch; or record the local engine over the same inputs (rc.record)"
         )
     sinks = _sinks(sdf, changelog, history, checkpoint, keep, scd2)

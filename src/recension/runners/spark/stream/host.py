@@ -304,8 +304,8 @@ class Host:
         name = edge.source.name
         if not source.order and came.has_several_runs():
             raise RecensionError(
-                f"{source.name}: rows of two runs came together, and each numbers its own: name the order of "
-                f"all, as in rc.source({source.name!r}, ..., partition=, order=)"
+                f"{source.name}: a micro-batch has rows of two runs, and each run numbers its own rows: name "
+                f"an order of all, as in rc.source({source.name!r}, ..., partition=, order=)"
             )
         rows = session.rows_seen(name)
         try:

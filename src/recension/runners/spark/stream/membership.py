@@ -135,7 +135,9 @@ class RootMerge:
 
     def _require_new(self, name: str, since: int, place: str) -> None:
         if name in self.membership.left:
-            raise RecensionError(f"{place}: {name} has left; let it come again in a folder of another name")
+            raise RecensionError(
+                f"{place}: {name} has left and cannot join again; write to a sub-folder with a new name"
+            )
         known = self.membership.since(name)
         if known is not None and known != since:
             begun = "the beginning" if known == BEGINNING else known
