@@ -20,7 +20,7 @@ from rich.table import Table
 
 import recension as rc
 from benchmarks.nexmark import judge
-from benchmarks.nexmark.generator import SECOND, Settings, write
+from benchmarks.nexmark.generator import SECOND, STAMP, Settings, write
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.spark import QUIET
 from recension.core.formats import open_stream
@@ -95,12 +95,14 @@ def _outcome(way: Any, spark: Any, name: str, files: Path, place: Path) -> Outco
 
 def _stream(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Table, int, float]:
     """The answer by the changelog, how many micro-batches there were and how long they took."""
-    answer, progress = our_stream(spark, name, files, place)
+    answer, progress = our_stream(spark, name, files, place, FILES)
     seconds = sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000
     return answer, len(progress), seconds
 
 
-def our_stream(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Table, list[Any]]:
+def our_stream(
+    spark: Any, name: str, files: Path, place: Path, files_per_batch: int
+) -> tuple[pa.Table, list[Any]]:
     """The answer by the changelog, and what Spark reports of each micro-batch."""
     query = QUERIES[name]().consistency(rc.MIDDLE)
     sources = _sources(query)
@@ -111,7 +113,7 @@ def our_stream(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Tabl
         {source: str(files / source) for source in sources},
         shards=2,
         watermark=lag,
-        files_per_batch=FILES,
+        files_per_batch=files_per_batch,
     )
     running = rc.spark.write_changelog(
         frame, place / "log", checkpoint=place / "checkpoint", trigger={"availableNow": True}
@@ -119,7 +121,7 @@ def our_stream(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Tabl
     running.awaitTermination()
     progress = [p for p in running.recentProgress if p["durationMs"].get("addBatch")]
     reader = open_stream(place / "log")
-    return reconstitute(reader, reader.schema).to_arrow(), progress
+    return reconstitute(reader, reader.schema).to_arrow(STAMP), progress
 
 
 def _batch(spark: Any, name: str, files: Path, place: Path) -> tuple[pa.Table, int, float]:
@@ -136,8 +138,7 @@ def _sources(query: rc.Stream) -> list[str]:
 
 def _in_microseconds(table: pa.Table) -> pa.Table:
     """Spark's own files may have times in nanoseconds."""
-    stamp = pa.timestamp("us", "UTC")
     fields = [
-        field.with_type(stamp) if pa.types.is_timestamp(field.type) else field for field in table.schema
+        field.with_type(STAMP) if pa.types.is_timestamp(field.type) else field for field in table.schema
     ]
     return table.cast(pa.schema(fields))
