@@ -31,6 +31,7 @@ from benchmarks.nexmark.comparison import expected, read_changes
 from benchmarks.nexmark.generator import Settings, write
 from benchmarks.nexmark.local import SMALL
 from benchmarks.nexmark.runner import run_alone
+from benchmarks.peers.clock import net
 from benchmarks.peers.homes import ROOT, NotInstalledError, start
 from benchmarks.peers.worker import FAILED, Answer, Worker
 from benchmarks.report import fill_page, machine, markdown
@@ -46,8 +47,6 @@ CHECK = Settings(20_000, rate=100.0)
 # As many events between two answers as W1 to W3 have, and a quarter of all in a micro-batch of Spark.
 STEP, MICRO_BATCHES = 25_000, 4
 RESULTS, _HERE, _SHORT = Path("bench-results"), Path(__file__).parent, 14
-# The clock of the processor ticks so often.
-_LEAST = 0.01
 _COLUMNS = (
     "ours, final", "ours, at once", "Flink", "final ÷ Flink", "at once ÷ Flink", "Flink wall s",
     "Spark's own", "ours on Spark", "DuckDB", "agreement",
@@ -70,7 +69,7 @@ class Row:
             return None
         if system in ON_SPARK:
             return self.events * float(took["share"]) / float(took["seconds"])
-        return self.events / max(float(took["cpu_seconds"] - took["fixed"]["cpu_seconds"]), _LEAST)
+        return self.events / net(took)
 
     def ratio(self, ours: str) -> float | None:
         """How many times the events of Flink in a second of a core."""
@@ -85,7 +84,7 @@ class Row:
             ratio = self.ratio(ours)
             yield "" if ratio is None else f"{ratio:.2f}"
         flink = self.took[FLINK]
-        yield "" if FAILED in flink else f"{max(0.0, flink['seconds'] - flink['fixed']['seconds']):.1f}"
+        yield "" if FAILED in flink else f"{net(flink, 'seconds'):.1f}"
         yield from (self._cell(system) for system in (SPARK, OURS, DUCKDB))
         bad = [f"{system}: {m} missing, {e} extra" for system, (m, e) in self.wrong.items() if m or e]
         yield "; ".join(bad) or ("equal" if self.wrong else "")
