@@ -46,7 +46,7 @@ bench: $(READY) ## every benchmark, as one table; then what got slower since the
 	@$(BIN)/python -m benchmarks
 	@$(BIN)/python -m benchmarks.against --most 200000 --rounds 5
 
-peers: $(READY) ## Flink, Bytewax, Pathway, Polars and DuckDB over the same files, in environments of their own
+peers: $(READY) ## Flink, Bytewax, Pathway, Polars, DuckDB over the same files; NEXMark beside Flink and Spark
 	@sh scripts/peers.sh
 
 docs: $(READY) ## the guide as a site, in site/; a link that leads nowhere stops it

@@ -56,6 +56,16 @@ def markdown(table: Table) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def fill_page(page: Path, name: str, text: str) -> None:
+    """Put what was measured between the two comments of that name, instead of what is there."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    head, _, rest = page.read_text().partition(begin)
+    _, mark, tail = rest.partition(end)
+    if not mark:
+        raise ValueError(f"{page} has no comments {begin.strip()} and {end}")
+    page.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
+
+
 def save(results: Iterable[Result], folder: Path, suffix: str = "") -> Path:
     """Write the results as JSON; gives the file."""
     folder.mkdir(exist_ok=True)

@@ -10,7 +10,6 @@ import datetime as dt
 import gc
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +24,7 @@ from benchmarks.child import peak_mb, use_one_core
 from benchmarks.nexmark import judge
 from benchmarks.nexmark.generator import Settings, write
 from benchmarks.nexmark.queries import QUERIES
+from benchmarks.peers.clock import timed
 
 if TYPE_CHECKING:
     from recension.runners.local import Session
@@ -74,20 +74,13 @@ def measure(name: str, folder: Path, level: str) -> dict[str, Any]:
     with TemporaryDirectory() as small:
         write(SMALL, Path(small))
         _answer(name, Path(small), level)
-        fixed, *_ = _timed(name, Path(small), level)
+        _, fixed = timed(lambda: _answer(name, Path(small), level))
     gc.collect()
-    took, history, elements = _timed(name, folder, level)
+    (history, elements), took = timed(lambda: _answer(name, folder, level))
     peak, answer = peak_mb(), history()
     (folder / "answers").mkdir(exist_ok=True)
     pq.write_table(answer, folder / "answers" / f"{name}-{level}.parquet")
     return {**took, "fixed": fixed, "peak_mb": peak, "rows": answer.num_rows, "elements": elements}
-
-
-def _timed(name: str, folder: Path, level: str) -> tuple[dict[str, float], Callable[[], pa.Table], int]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    history, elements = _answer(name, folder, level)
-    took = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-    return took, history, elements
 
 
 def _answer(name: str, folder: Path, level: str) -> tuple[Callable[[], pa.Table], int]:

@@ -31,9 +31,10 @@ from benchmarks.nexmark.comparison import expected, read_changes
 from benchmarks.nexmark.generator import Settings, write
 from benchmarks.nexmark.local import SMALL
 from benchmarks.nexmark.runner import run_alone
+from benchmarks.peers.clock import net
 from benchmarks.peers.homes import ROOT, NotInstalledError, start
 from benchmarks.peers.worker import FAILED, Answer, Worker
-from benchmarks.report import machine, markdown
+from benchmarks.report import fill_page, machine, markdown
 
 FINAL, AT_ONCE, FLINK, SPARK, OURS, DUCKDB = (
     "final", "at once", "Flink", "Spark's own", "ours on Spark", "DuckDB",
@@ -46,8 +47,6 @@ CHECK = Settings(20_000, rate=100.0)
 # As many events between two answers as W1 to W3 have, and a quarter of all in a micro-batch of Spark.
 STEP, MICRO_BATCHES = 25_000, 4
 RESULTS, _HERE, _SHORT = Path("bench-results"), Path(__file__).parent, 14
-# The clock of the processor ticks so often.
-_LEAST = 0.01
 _COLUMNS = (
     "ours, final", "ours, at once", "Flink", "final ÷ Flink", "at once ÷ Flink", "Flink wall s",
     "Spark's own", "ours on Spark", "DuckDB", "agreement",
@@ -70,7 +69,7 @@ class Row:
             return None
         if system in ON_SPARK:
             return self.events * float(took["share"]) / float(took["seconds"])
-        return self.events / max(float(took["cpu_seconds"] - took["fixed"]["cpu_seconds"]), _LEAST)
+        return self.events / net(took)
 
     def ratio(self, ours: str) -> float | None:
         """How many times the events of Flink in a second of a core."""
@@ -85,7 +84,7 @@ class Row:
             ratio = self.ratio(ours)
             yield "" if ratio is None else f"{ratio:.2f}"
         flink = self.took[FLINK]
-        yield "" if FAILED in flink else f"{flink['seconds'] - flink['fixed']['seconds']:.1f}"
+        yield "" if FAILED in flink else f"{net(flink, 'seconds'):.1f}"
         yield from (self._cell(system) for system in (SPARK, OURS, DUCKDB))
         bad = [f"{system}: {m} missing, {e} extra" for system, (m, e) in self.wrong.items() if m or e]
         yield "; ".join(bad) or ("equal" if self.wrong else "")
@@ -158,9 +157,15 @@ class Systems:
 
 
 def compare(
-    events: int, queries: list[str], beside: list[str], seconds: float, folder: Path, out: Console
+    events: int,
+    queries: list[str],
+    beside: list[str],
+    seconds: float,
+    page: Path | None,
+    folder: Path,
+    out: Console,
 ) -> None:
-    """Measure and print; an answer that is not DuckDB's is an error."""
+    """Measure and print, and write it into a page; an answer that is not DuckDB's is an error."""
     settings = Settings(events, steps=max(MICRO_BATCHES, events // STEP))
     for name, chosen in (("files", settings), ("check", CHECK), ("small", SMALL)):
         write(chosen, folder / name)
@@ -175,7 +180,7 @@ def compare(
             _save(rows)
     finally:
         systems.close()
-    _show(rows, events, out)
+    _show(rows, events, page, out)
     if wrong := [row.name for row in rows if any(map(any, row.wrong.values()))]:
         raise SystemExit(f"not what DuckDB says: {', '.join(wrong)}")
 
@@ -229,22 +234,25 @@ def _save(rows: list[Row]) -> None:
     (RESULTS / "nexmark-peers.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _show(rows: list[Row], events: int, out: Console) -> None:
-    title = (
-        f"NEXMark, {events:,} events: events a second of one core's time; on Spark by the clock, two cores"
-    )
+def _show(rows: list[Row], events: int, page: Path | None, out: Console) -> None:
+    title = f"NEXMark, {events:,} events: events per second of one core; on Spark by the clock, two cores"
     table = Table("query", title=title)
     for column in _COLUMNS:
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(*row.cells())
     out.print(table)
-    for reason in (reason for row in rows for reason in row.reasons()):
-        out.print(reason, highlight=False, markup=False)
+    notes = [*(reason for row in rows for reason in row.reasons()), *_behind(rows)]
+    for note in notes:
+        out.print(note, highlight=False, markup=False)
+    if page is not None:
+        bullets = "".join(f"- {note}\n" for note in notes)
+        fill_page(page, "nexmark-peers", f"{title}.\n\n{markdown(table)}\n{bullets}")
+        out.print(f"written into {page}")
+
+
+def _behind(rows: list[Row]) -> Iterator[str]:
     for ours in (FINAL, AT_ONCE):
         behind = {row.name: ratio for row in rows if (ratio := row.ratio(ours)) is not None and ratio < 1}
         listed = ", ".join(f"{name} ({ratio:.2f})" for name, ratio in behind.items())
-        out.print(f"behind Flink per core, {ours}: {listed or 'none'}", highlight=False)
-    file = RESULTS / "nexmark-peers.md"
-    file.write_text(markdown(table))
-    out.print(f"saved as {file} and {file.with_suffix('.json')}")
+        yield f"behind Flink per core, {ours}: {listed or 'none'}"

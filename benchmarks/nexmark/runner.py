@@ -7,9 +7,7 @@ once, at the end. An answer is right if no row is missing and none is there in a
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -24,7 +22,7 @@ from rich.table import Table
 from benchmarks.harness import ONE_THREAD, Result
 from benchmarks.nexmark.generator import Settings, write
 from benchmarks.nexmark.judge import SQL, differences
-from benchmarks.peers.worker import FAILED, Answer
+from benchmarks.peers.worker import FAILED, Answer, run_within
 from benchmarks.report import machine, save
 
 EVENTS, QUICK, WITH_PEERS = 1_000_000, 100_000, 400_000
@@ -88,6 +86,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="with --peers: for a query on a system"
     )
+    parser.add_argument(
+        "--page", type=Path, help="with --peers: a page of the guide that the table is written into"
+    )
     options = parser.parse_args(arguments)
     out = Console()
     if not out.is_terminal:
@@ -105,7 +106,7 @@ def main(arguments: list[str]) -> None:
             if options.revisions:
                 parser.error("nobody else takes a row back, so with --peers there are no revisions")
             events, beside = options.events or WITH_PEERS, options.peers.split(",")
-            compare(events, queries, beside, options.seconds, Path(folder), out)
+            compare(events, queries, beside, options.seconds, options.page, Path(folder), out)
         elif options.spark:
             from benchmarks.nexmark.spark import measure_spark
 
@@ -153,12 +154,4 @@ def _outcome(name: str, events: int, folder: Path) -> Outcome:
 def run_alone(name: str, folder: Path, way: str, seconds: float | None = None) -> Answer:
     """In a process of its own, so that its peak memory is its own too; or why there is no answer."""
     command = [sys.executable, "-m", "benchmarks.nexmark.local", name, str(folder), way]
-    environment = os.environ | ONE_THREAD
-    try:
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return {FAILED: f"over {seconds:.0f} s"}
-    if done.returncode:
-        return {FAILED: f"failed (exit code {done.returncode})"}
-    took: Answer = json.loads(done.stdout)
-    return took
+    return run_within(command, os.environ | ONE_THREAD, seconds)

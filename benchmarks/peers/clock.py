@@ -1,8 +1,8 @@
-"""What a peer's script does around its answers: a small run to warm up, the clock, the answer to a file.
+"""What a peer's script does around its answers: small runs first, the clock, the answer to a file.
 
 `python PEER.py WORKLOAD FOLDER OUT` prints seconds, processor seconds and peak memory as JSON, those of
-processes that it started (Flink's) included. Only the standard library and pyarrow: it runs in every peer's
-environment.
+processes that it started (Flink's) included, and beside them what it takes with next to no rows. Only the
+standard library and pyarrow: it runs in every peer's environment.
 """
 
 from __future__ import annotations
@@ -25,19 +25,29 @@ Answer = Callable[[str, Path, Path], Any]
 
 
 def run(answer: Answer) -> None:
-    """Warm up, measure, write, print."""
+    """Warm up, measure what it takes with next to no rows and with all, write, print."""
     workload, folder, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     with tempfile.TemporaryDirectory() as place:
-        answer(workload, folder / "small", Path(place, "out"))
+        answer(workload, folder / "small", Path(place, "warm-up"))
+        _, fixed = timed(lambda: answer(workload, folder / "small", Path(place, "out")))
     shutil.rmtree(out, ignore_errors=True)
-    wall, cpu = time.perf_counter(), processor_seconds()
-    found = answer(workload, folder, out)
-    seconds, cpu = time.perf_counter() - wall, processor_seconds() - cpu
-    took = {"seconds": seconds, "cpu_seconds": cpu, "peak_mb": _peak_mb()}
+    found, took = timed(lambda: answer(workload, folder, out))
     if found is not None:
         out.mkdir(parents=True)
         pq.write_table(found, out / "answer.parquet")
-    print(json.dumps(took))
+    print(json.dumps({**took, "fixed": fixed, "peak_mb": _peak_mb()}))
+
+
+def timed(act: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """What it gives, and the seconds that it takes: by the wall clock, and of processors."""
+    wall, cpu = time.perf_counter(), processor_seconds()
+    found = act()
+    return found, {"seconds": time.perf_counter() - wall, "cpu_seconds": processor_seconds() - cpu}
+
+
+def net(took: dict[str, Any], seconds: str = "cpu_seconds") -> float:
+    """What the rows take: all less what it takes without them, and at least a tick."""
+    return max(float(took[seconds] - took["fixed"][seconds]), 1 / _TICKS)
 
 
 def _family() -> list[Path]:
@@ -55,9 +65,10 @@ def _family() -> list[Path]:
 
 
 def processor_seconds() -> float:
-    """Of this process and of all that it started and that live."""
-    fields = [(process / "stat").read_text().rsplit(")", 1)[1].split() for process in _family()]
-    return sum(int(field[11]) + int(field[12]) for field in fields) / _TICKS
+    """Of this process and of all that it started and that live; those of the others come in ticks."""
+    _, *others = _family()
+    fields = [(process / "stat").read_text().rsplit(")", 1)[1].split() for process in others]
+    return time.process_time() + sum(int(field[11]) + int(field[12]) for field in fields) / _TICKS
 
 
 def _peak_mb() -> float:

@@ -17,12 +17,12 @@ LATENESS, BEGIN = 30 * SECOND, 1_772_000_000 * SECOND
 STAMP = pa.timestamp("us", "UTC")
 
 
-def write(folder: Path, events: int) -> None:
+def write(folder: Path, events: int, steps: int = STEPS) -> None:
     """`feed` for W1 and W3; `left` and `right`, half as many events each, for W2."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("feed", "left", "right"):
         table = make_table(name, events)
-        pq.write_table(table, folder / f"{name}.parquet", row_group_size=-(-table.num_rows // STEPS))
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=-(-table.num_rows // steps))
 
 
 def make_table(name: str, events: int, keys: int = KEYS) -> pa.Table:

@@ -13,11 +13,10 @@ mini-batches let them. Tables are single files: Flink gives no order to those of
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.clock import processor_seconds
+from benchmarks.peers.clock import timed
 from benchmarks.peers.flink_sql import environment
 from benchmarks.peers.worker import serve
 
@@ -239,9 +238,7 @@ def _run(query: str, folder: str, sink: str, out: Path) -> dict[str, float]:
     tables = environment(OPTIONS)
     for statement in statements(query, folder, sink.format(out=out)):
         result = tables.execute_sql(statement)
-    wall, cpu = time.perf_counter(), processor_seconds()
-    result.wait()
-    return {"seconds": time.perf_counter() - wall, "cpu_seconds": processor_seconds() - cpu}
+    return timed(result.wait)[1]
 
 
 def statements(query: str, folder: str, sink: str) -> list[str]:

@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -43,6 +44,32 @@ def reason(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no reason given"]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return (causes or lines[:1])[-1].removeprefix("Caused by: ")[:_LENGTH]
+
+
+def run_within(command: list[str], environment: dict[str, str], seconds: float | None) -> Answer:
+    """What the last line says that a process prints; or, under `FAILED`, why there is none."""
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return {FAILED: f"over {seconds:.0f} s"}
+    finally:
+        _end(process)
+    if process.returncode:
+        lines = errors.strip().splitlines()
+        return {FAILED: lines[-1][:_LENGTH] if lines else f"failed (exit code {process.returncode})"}
+    found: Answer = json.loads(printed.strip().splitlines()[-1])
+    return found
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """And all that it started, if it has not ended by itself."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 class Worker:
@@ -76,8 +103,10 @@ class Worker:
     def close(self) -> None:
         """End the process and all that it started."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            _end(self._process)
+            assert self._process.stdin is not None
+            with suppress(BrokenPipeError):  # of a request that nobody has read
+                self._process.stdin.close()
             self._process = None
 
     def _start(self) -> None:

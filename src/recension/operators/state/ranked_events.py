@@ -175,7 +175,7 @@ class RankedEvents(EventStore):
     def _rank(self, serial: int, order: Order) -> Ranking:
         run = next(run for run in self._runs if run.serial == serial)
         group, vs, ve = (self._arena[name][run.start : run.stop] for name in ("group", "vs", "ve"))
-        # What is dead has no payload any more, once the changes of a checkpoint were taken over.
+        # What is dead may have no payload any more, as after taking over the changes of a checkpoint.
         live = np.flatnonzero(ve > self._expired_until)
         at = live + run.start
         start, end = (self.column(name, at) for name in self._own)
