@@ -113,3 +113,18 @@ def test_a_window_for_every_tick_before_an_event() -> None:
 
 def feed(events: list[Event]) -> list[Element]:
     return [*(Insert(e.payload, e.vs, e.ve) for e in events), Cti(FOREVER)]
+
+
+@pytest.mark.parametrize("apart", [2**61, 2**62 - 1, 2**62, 2**62 + 1, 3 * 2**61, 2**63 - 1, 2**63 + 2**61])
+@pytest.mark.parametrize("speculate", SPECULATE)
+def test_windows_come_in_order_however_far_apart_they_are(speculate: Any, apart: int) -> None:
+    early = GAP - 2**61 + 9
+    events = [Insert({"k": "b", "x": 1}, early + apart, early + apart + 1)]
+    events.append(Insert({"k": "a", "x": 2}, early, early + 1))
+    source = rc.source("s", {"k": "string", "x": "int64"})
+    query = source.group_by("k").tumbling(1).agg(n=rc.count(), speculate=speculate)
+    out = rc.run(query, {"s": [*events, Cti(FOREVER)]})
+    assert [(e.payload["k"], e.vs) for e in out.elements() if isinstance(e, Insert)] == [
+        ("a", early),
+        ("b", early + apart),
+    ]

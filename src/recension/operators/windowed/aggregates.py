@@ -354,7 +354,7 @@ def emit(
     if not index.emits_in_order:
         # By group and time, and at each place the retraction first: three sorted runs, which are merged.
         order = np.argsort(np.concatenate((moves, changed)), kind="stable")
-    elif index.is_fixed and _are_inside(vs):
+    elif index.is_fixed and _are_in_order(shown.low, vs):
         order = _order_of_windows(shown.low, at)
     else:
         order = order_of_changes(vs, before, after)
@@ -365,10 +365,15 @@ def emit(
     return changes(vs.take(order), before.take(order), after.take(order), payload)
 
 
-def _are_inside(starts: Ticks) -> bool:
-    """Is no start an end of time, where windows with different numbers may start?"""
+def _are_in_order(window: Index, starts: Ticks) -> bool:
+    """Do windows start in the order of their numbers, which are less than 2**62 apart?
+
+    At an end of time windows with different numbers may start.
+    """
     low, high = int(starts.min(initial=FOREVER)), int(starts.max(initial=BEGINNING))
-    return low > BEGINNING and high < FOREVER
+    if low == BEGINNING or high == FOREVER:
+        return False
+    return int(window.max(initial=BEGINNING)) - int(window.min(initial=FOREVER)) < 2**62
 
 
 def _order_of_windows(window: Index, gone: int) -> Index:
