@@ -58,7 +58,11 @@ class Tree:
         return _KEEP_MEMORY | {"PYTHONPATH": f"{self.root / 'src'}{os.pathsep}{self.root}"}
 
     def names(self, suite: str) -> list[str]:
-        """The measurements of a suite in this tree."""
+        """The measurements of a suite in this tree; none of a suite that came later."""
+        place = self.root / "benchmarks" / suite
+        if not (place.is_dir() or place.with_suffix(".py").exists()):
+            print(f"{suite}: not in {self.root}", file=sys.stderr)
+            return []
         script = [sys.executable, "-c", _NAMES.format(suite)]
         done = subprocess.run(script, cwd=self.root, env=self.environment, capture_output=True, check=True)
         return list(ast.literal_eval(done.stdout.decode()))

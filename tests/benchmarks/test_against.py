@@ -25,6 +25,14 @@ def test_only_what_both_trees_have_is_measured(tmp_path: Path, monkeypatch: pyte
     assert list(against._measurements(windows.SUITE, trees, 0, 1_000, "W3")) == [("W3, tumbling", 1_000)]
 
 
+def test_a_suite_that_came_later_has_nothing_to_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = against.Tree(tmp_path, tmp_path)
+    assert list(against._measurements(windows.SUITE, (tree, tree), 500_000, None, "")) == []
+    assert capsys.readouterr().err == f"windows: not in {tmp_path}\n"
+
+
 def test_what_is_no_tree_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="gone: neither a folder nor a revision of this repository"):
         against._checkout("gone", tmp_path)
