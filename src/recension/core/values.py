@@ -7,6 +7,7 @@ these are refused here. Where Python has no such value (a year 10000), the way b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -182,8 +183,10 @@ def _loss_of(kind: pa.DataType) -> tuple[_Loss | None, set[type]]:
     """What a value of the type may lose, and the Python types of which none ever does."""
     if pa.types.is_integer(kind):
         return _number_loss, {int, type(None)}
-    if pa.types.is_floating(kind):
+    if pa.types.is_float64(kind):
         return _float_loss, {int, float, np.float64, type(None)}
+    if pa.types.is_floating(kind):
+        return _narrow_float_loss, {type(None)}
     if pa.types.is_timestamp(kind):
         return _moment_loss, {type(None)}
     if pa.types.is_date(kind):
@@ -207,6 +210,14 @@ def _number_loss(value: Any, _: pa.DataType) -> str | None:
 
 def _float_loss(value: Any, _: pa.DataType) -> str | None:
     return "is not a number" if isinstance(value, bool | np.bool_) else None
+
+
+def _narrow_float_loss(value: Any, kind: pa.DataType) -> str | None:
+    """Digits are rounded, as always with such a type; but what is finite must stay so."""
+    if (reason := _float_loss(value, kind)) is not None:
+        return reason
+    is_lost = math.isfinite(value) and not math.isfinite(pa.scalar(value, kind).as_py())
+    return f"is beyond the range of {kind}" if is_lost else None
 
 
 def _moment_loss(value: Any, kind: pa.DataType) -> str | None:
