@@ -29,6 +29,8 @@ def serve(prepare: Callable[[], Callable[[Answer], Answer]]) -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     # What libraries and the processes that they start print would stand between the replies.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # A process that is killed must not take with it what it has printed.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     answer = prepare()
     for line in sys.stdin:
         try:
