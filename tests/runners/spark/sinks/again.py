@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,10 +74,13 @@ def write(folder: Path, seed: int) -> None:
                 sink.apply(batch)
                 continue
             with sink.hold(batch) as writer:
-                assert writer is not None
-                found = {bucket: writer.write(part, bucket, BUCKETS) for bucket, part in parts_of(batch, rng)}
-                # Spark gives the driver what tasks say in the order of their partitions.
-                sink.commit(batch, [found[bucket] for bucket in sorted(found) if found[bucket] is not None])
+                commit_parts(sink, writer, batch, rng)
+
+
+def commit_parts(sink: Any, writer: Any, batch: MicroBatch, rng: np.random.Generator) -> None:
+    """As the driver does with what tasks say; Spark gives it in the order of their partitions."""
+    found = {bucket: writer.write(part, bucket, BUCKETS) for bucket, part in parts_of(batch, rng)}
+    sink.commit(batch, [found[bucket] for bucket in sorted(found) if found[bucket] is not None])
 
 
 if __name__ == "__main__":

@@ -59,9 +59,7 @@ def test_a_task_that_comes_late_changes_nothing(tmp_path: Path) -> None:
                 pass  # this driver dies
             with sink.hold(batch) as writer:
                 assert late is not None
-                assert writer is not None
-                parts = sorted(again.parts_of(batch, rng), key=lambda part: part[0])
-                sink.commit(batch, [writer.write(part, n, again.BUCKETS) for n, part in parts])
+                again.commit_parts(sink, writer, batch, rng)
             before = again.digests(tmp_path)
             for bucket, part in again.parts_of(batch, rng):
                 late.write(part, bucket, again.BUCKETS)
