@@ -89,6 +89,12 @@ class Broker:
         """What clients take as ``bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start, and wait until it answers."""
         self._process = self._run()

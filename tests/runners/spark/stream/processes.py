@@ -54,6 +54,10 @@ class Program:
         code = self._process.wait(self._patience)
         assert code == 0, self.said()[-4000:]
 
+    def wait_for_end(self) -> int:
+        """Wait for its end, whatever that is; gives its exit code."""
+        return self._process.wait(self._patience)
+
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Until it has come so far."""
         deadline = time.monotonic() + self._patience

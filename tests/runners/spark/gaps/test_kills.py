@@ -1,0 +1,171 @@
+"""Whatever dies between two durable writes, twice in a row: the query goes on from the disk, and is right.
+
+`make test` has the gap in which a checkpoint was once stuck for good: a micro-batch's state is committed, and
+the micro-batch is not. `make soak` has every gap (`points.py`), as often as ``KILLS`` says, for every sink.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts.kafka_broker import Broker
+from tests.runners.spark.gaps import program
+from tests.runners.spark.gaps.harness import Kills, rounds
+from tests.runners.spark.gaps.points import Trap, set_trap
+from tests.runners.spark.gaps.program import Start
+from tests.runners.spark.kafka.topics import counted, events_of, receive, without_repeats
+from tests.runners.spark.lake import killed
+
+pytestmark = [pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")]
+# Of the long form, for each sink and writer.
+KILLS = int(os.environ.get("KILLS", "24"))
+EIGHT = 8
+# How long Spark's thread that uploads snapshots sleeps, unless it is told otherwise; and a little.
+A_MINUTE = 65.0
+_WORKERS = count()
+
+
+class AwayError(Exception):
+    """The sink is away."""
+
+
+def _fail() -> None:
+    raise AwayError("the sink is away")
+
+
+@pytest.fixture
+def new_workers(spark: Any) -> Iterator[Any]:
+    """Called: from now on other Python workers, which know nothing, run what is started."""
+    environment = spark.sparkContext.environment
+
+    def renew() -> None:
+        environment["RECENSION_TESTS_WORKERS"] = str(next(_WORKERS))
+
+    yield renew
+    environment.pop("RECENSION_TESTS_WORKERS", None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", ["own", "delta"])
+def test_a_sink_that_fails_between_the_two_commits(
+    request: pytest.FixtureRequest, spark: Any, new_workers: Any, tmp_path: Path, sink: str
+) -> None:
+    """In one session; every start has new state stores and workers, which read the state from the disk."""
+    if sink == "delta":
+        request.getfixturevalue("delta")
+    run = Kills(tmp_path, sink)
+    run.feed(4)
+    for times in (1, 1, 2):
+        new_workers()
+        with set_trap(Trap("written", times, _fail, tmp_path / "ck")):
+            query = program.begin(spark, Start(str(tmp_path), sink))
+            with pytest.raises(Exception, match="the sink is away"):
+                query.awaitTermination()
+    new_workers()
+    program.begin(spark, Start(str(tmp_path), sink)).awaitTermination()
+    run.check_tables(spark)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_driver_killed_between_the_two_commits_with_a_snapshot_in_between(tmp_path: Path) -> None:
+    """The first attempt's snapshot is uploaded, and the second attempt goes on from the state before it."""
+    run = Kills(tmp_path)
+    run.kill_at("uploaded", times=2, snapshots=True)
+    run.kill_at("written", times=2)
+    run.check_end()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sink", ["own", "delta"])
+def test_eight_kills_between_the_commits_of_consecutive_micro_batches(
+    request: pytest.FixtureRequest, tmp_path: Path, sink: str
+) -> None:
+    """As a user runs it, who sets nothing."""
+    spark = request.getfixturevalue("spark" if sink == "own" else sink)
+    run = Kills(tmp_path, sink)
+    for number in range(EIGHT):
+        # The micro-batch at which it was killed is run to its end, and it is killed at the next one.
+        run.kill_at("written", times=1 if number == 0 else 2)
+        assert run.done() == number
+    run.check_end(spark)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sink", ["own", "delta"])
+def test_a_snapshot_uploaded_by_one_of_the_kills(
+    request: pytest.FixtureRequest, tmp_path: Path, sink: str
+) -> None:
+    spark = request.getfixturevalue("spark" if sink == "own" else sink)
+    run = Kills(tmp_path, sink)
+    for number in range(EIGHT):
+        run.kill_at("uploaded" if number % 4 == 2 else "written", 1 + number % 2, snapshots=number % 4 == 2)
+    run.check_end(spark)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sink", ["own", "delta"])
+def test_a_sink_that_is_away_for_a_minute(request: pytest.FixtureRequest, tmp_path: Path, sink: str) -> None:
+    """No kill; the state is committed meanwhile, and its snapshot is uploaded."""
+    spark = request.getfixturevalue("spark" if sink == "own" else sink)
+    run = Kills(tmp_path, sink)
+    run.lose_sink(5.0, snapshots=True)
+    run.lose_sink(A_MINUTE, snapshots=False)
+    run.check_end(spark)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("sink", "writer"),
+    [
+        ("own", "default"),
+        ("own", "driver"),
+        ("own", "tasks"),
+        ("delta", "default"),
+        ("delta", "driver"),
+        ("iceberg", "default"),
+    ],
+)
+def test_kills_in_every_gap(request: pytest.FixtureRequest, tmp_path: Path, sink: str, writer: str) -> None:
+    """Twice in a row in each, then on to the next; a worker dies once a round."""
+    spark = request.getfixturevalue("spark" if sink == "own" else sink)
+    if sink == "iceberg":
+        killed.with_catalog(spark, tmp_path)
+    run = Kills(tmp_path, sink, writer=writer)
+    for point, snapshots in rounds(sink, writer):
+        if run.kills.total() >= KILLS:
+            break
+        for _ in range(2):
+            run.kill_at(point, snapshots=snapshots)
+        if point == "committed":
+            run.kill_worker()
+    run.check_end(spark)
+
+
+@pytest.mark.soak
+def test_kills_in_every_gap_of_a_query_into_kafka(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    """And the broker stands still for a while, in the middle of a micro-batch, before a kill."""
+    topic = broker.create_topic(f"gaps-{tmp_path.name}", 2)
+    run = Kills(tmp_path, "kafka", servers=broker.address, topic=topic)
+    for point, snapshots in rounds("kafka", "default"):
+        if run.kills.total() >= KILLS:
+            break
+        for _ in range(2):
+            run.kill_at(point, snapshots=snapshots)
+    run.keep_busy(3)
+    running = run.start("asked", how="stands still", snapshots=True, broker=broker.pid)
+    try:
+        running.wait_for(lambda: run.is_between_commits() and run.has_snapshot())
+        running.kill()
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    run.kills["broker stands still"] += 1
+    run.check_end(spark)
+    kept = without_repeats(receive(broker.address, topic))
+    assert events_of(kept, ("n", "keys", "top")) == counted(run.expected())
