@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 import pyarrow as pa
+
+from recension.core.errors import RecensionError
 
 _CODEC: Final = "lz4_raw"
 
@@ -25,7 +28,12 @@ class Store(Protocol):
 def require(store: Store, name: str) -> bytes:
     """What must be there."""
     value = store.get(name)
-    assert value is not None, f"state without its part {name}"
+    if value is None:
+        raise RecensionError(
+            f"the checkpoint is damaged: its state lacks the part {name}, as it is where the files of two "
+            "attempts at one micro-batch were mixed; restore the checkpoint and its tables from the same "
+            "backup, or start with new ones"
+        )
     return value
 
 
@@ -41,6 +49,11 @@ def to_bytes(table: pa.Table) -> bytes:
 def to_table(chunk: bytes) -> pa.Table:
     """What `to_bytes` gave."""
     return pa.ipc.open_stream(pa.py_buffer(chunk)).read_all()
+
+
+def digest(chunk: bytes) -> str:
+    """What tells bytes from others: a part of their names."""
+    return hashlib.blake2b(chunk, digest_size=12).hexdigest()
 
 
 def compress(chunk: bytes) -> bytes:
