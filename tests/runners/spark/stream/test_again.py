@@ -1,4 +1,4 @@
-"""Every micro-batch of a pipeline is run twice; what it writes outside Spark's state is compared.
+"""Every micro-batch of a pipeline is run twice, and everything that it writes is compared.
 
 The second time each is planned as the log of offsets says, like after a kill: with other Python workers of
 another hash seed, Arrow batches of another size, and tasks that end in another order. Of our own tables names
@@ -95,7 +95,13 @@ class Twice:
             shutil.copy(file, two / file.relative_to(one))
 
     def written(self, name: str) -> Any:
-        """All that is in the tables, in a form that can be compared."""
+        """All that is in the state and in the tables, in a form that can be compared."""
+        state = digests(self.folder / name / "ck" / "state")
+        logged = {file: digest for file, digest in state.items() if file.endswith(".changelog")}
+        assert logged
+        return {"state": logged} | self._tables(name)
+
+    def _tables(self, name: str) -> dict[str, Any]:
         if self.sink == "own":
             found = {table: digests(self.folder / name / table) for table in ("log", "table", "recording")}
             manifest = json.loads((self.folder / name / "recording" / MANIFEST).read_text())

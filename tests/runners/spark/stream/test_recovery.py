@@ -17,7 +17,7 @@ from tests.runners.spark.stream import driver
 from tests.runners.spark.stream.processes import Program
 
 import recension as rc
-from recension.core.formats.manifest import current_manifest
+from recension.core.formats.manifest import current_manifest, manifest_numbers
 from recension.core.history import History
 
 pytestmark = [
@@ -48,6 +48,21 @@ class Run:
     def kill_driver(self, rng: random.Random) -> None:
         """SIGKILL at any point of a micro-batch, and start again."""
         time.sleep(rng.uniform(0, 1.0))
+        self._kill_driver()
+
+    def kill_driver_between_commits(self) -> None:
+        """The same, when a micro-batch is in the state and in the table, and Spark has not noted it.
+
+        A moment after a micro-batch, as above, is never there: the rows of the next are still computed.
+        """
+        self.program.wait_for(self._is_between_commits)
+        self._kill_driver()
+
+    def _is_between_commits(self) -> bool:
+        numbers = manifest_numbers(self._folder / "table")
+        return max(numbers, default=0) > self._done()
+
+    def _kill_driver(self) -> None:
         self.program.kill()
         self._check_table()
         self.program = self._started()
@@ -84,7 +99,7 @@ def test_a_killed_driver_and_a_killed_worker(tmp_path: Path) -> None:
         run = Run(folder)
         if not attempt:
             run.wait_for_batches(1)
-            run.kill_driver(random.Random())
+            run.kill_driver_between_commits()
         run.wait_for_batches(1)
         was_caught = run.program.kill_busy_worker()
         run.check(expected)
@@ -95,12 +110,16 @@ def test_a_killed_driver_and_a_killed_worker(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2])
-def test_five_killed_drivers(tmp_path: Path, seed: int) -> None:
+def test_six_killed_drivers(tmp_path: Path, seed: int) -> None:
     expected = driver.write_inputs(tmp_path, files=24, size=20_000, seed=seed)
     run, rng = Run(tmp_path), random.Random(seed)
-    for _ in range(5):
+    # Every other start reads what several attempts have left: a moment between the commits, twice in a row.
+    for number in range(6):
         run.wait_for_batches(rng.randint(0, 3))
-        run.kill_driver(rng)
+        if number % 3:
+            run.kill_driver_between_commits()
+        else:
+            run.kill_driver(rng)
     run.check(expected)
 
 
