@@ -1,9 +1,10 @@
 """Every micro-batch of a pipeline is run twice, and everything that it writes is compared.
 
 The second time each is planned as the log of offsets says, like after a kill: with other Python workers of
-another hash seed, Arrow batches of another size, and tasks that end in another order. Of our own tables names
-and bytes are the same. Delta and Iceberg name their own files and snapshots: there it is the rows, their
-ordinals and the notes of all commits. Of a recording it is all but how long steps took.
+another hash seed, Arrow batches of another size, and tasks that end in another order. Of the state
+(what Spark's state store logs of it) and of our own tables, names and bytes are the same. Delta and Iceberg
+name their own files and snapshots: there it is the rows, their ordinals and the notes of all commits. Of a
+recording it is all but how long steps took.
 """
 
 from __future__ import annotations
