@@ -9,6 +9,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from recension.runners.spark.stream.task import lost_part_error
+
 _CODEC: Final = "lz4_raw"
 
 
@@ -25,7 +27,8 @@ class Store(Protocol):
 def require(store: Store, name: str) -> bytes:
     """What must be there."""
     value = store.get(name)
-    assert value is not None, f"state without its part {name}"
+    if value is None:
+        raise lost_part_error(name)
     return value
 
 
