@@ -43,7 +43,7 @@ class Bytes(dict[str, bytes]):
         self[name] = value
 
     def remove(self, name: str) -> None:
-        del self[name]
+        self.pop(name, None)
 
 
 @dataclass

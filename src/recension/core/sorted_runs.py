@@ -217,9 +217,8 @@ class SortedRuns:
 
     def snapshot(self) -> pa.Table:
         """All rows, of equal keys the earlier first."""
-        parts = [run.part() for run in self._runs]
-        rows = self._merge_parts(parts) if self._equal == "newest" else self._join_parts(parts)
-        return pa.table(self._drop_expired(rows))
+        # Put together: how many runs there are depends on when they were loaded.
+        return pa.table(self._drop_expired(self._merge_parts([run.part() for run in self._runs])))
 
     def restore(self, table: pa.Table, expired_before: int = BEGINNING) -> None:
         """Become what `snapshot` gave."""

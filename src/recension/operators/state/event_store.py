@@ -25,7 +25,8 @@ class EventStore(IntervalIndex):
 
     def __init__(self, schema: pa.Schema, extras: Sequence[str] = ()) -> None:
         super().__init__(extras)
-        self._store = RowStore(schema)
+        # Payloads go with their intervals, but later: when depends on how those lie in memory.
+        self._store = RowStore(schema, notes_gone=False)
 
     def insert(
         self, group: Hashes, vs: Ticks, ve: Ticks, tag: Hashes, payload: pa.RecordBatch, **extras: Index

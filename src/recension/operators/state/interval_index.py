@@ -20,7 +20,6 @@ Cost        O((q + m) log n) for q questions and m answers, if the lengths of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -252,42 +251,31 @@ class IntervalIndex:
 
     def parts(self, name: str) -> dict[str, Any]:
         """The state under names that begin with ``name``."""
-        key = self._key or SortKey()
-        head = {
-            "frontier": [self._expired_until],
-            "credit": [self._credit],
-            "numbered": [self._numbered],
-            "origin": pa.array([key.origin], pa.uint64()),
-            "shift": [key.shift],
-            "runs": pa.array([[run.stop for run in self._runs]], pa.list_(pa.int64())),
-        }
+        # How rows lie in memory is no part of it: it depends on when the index was loaded.
+        head = {"frontier": [self._expired_until], "numbered": [self._numbered]}
         return {f"{name}/head": pa.table(head), f"{name}/intervals": self}
 
     def snapshot(self) -> pa.Table:
-        """The runs as they are, with what is dead."""
-        return pa.table({name: self._arena[name].copy() for name in self._arena})
+        """All intervals that are there, by row."""
+        at = self.positions()
+        at = at[np.argsort(self._arena["row"][at])]
+        return pa.table({name: self.column(name, at) for name in self._columns()})
 
     def restore(self, name: str, chunks: Mapping[str, Any]) -> None:
         """Become the index that gave these parts under this name, or take over changes."""
         head, given = chunks[f"{name}/head"].to_pylist()[0], chunks[f"{name}/intervals"]
         if isinstance(given, Change) and not given.is_whole:
             self._apply(given)
-            self.expire(head["frontier"])
+            # What is kept beside the intervals was stored after it had expired.
+            IntervalIndex.expire(self, head["frontier"])
             return
         self._clear()
         self._expired_until, self._log = head["frontier"], None
+        self.add(**self._read_open(given.rows if isinstance(given, Change) else given))
+        self._numbered = max(self._numbered, head["numbered"])
         if isinstance(given, Change):
-            self.add(**self._read_open(given.rows))
             self._log = IntervalLog(given.memo["version"], given.memo["base"])
             self._note_stored(given)
-        else:
-            self._restore_runs(given, head)
-
-    def _restore_runs(self, table: pa.Table, head: Mapping[str, Any]) -> None:
-        self._arena.append({column: table[column].to_numpy() for column in self._arena})
-        self._runs = [self._run(start, stop) for start, stop in pairwise([0, *head["runs"]])]
-        self._key = SortKey(head["origin"], head["shift"]) if self._runs else None
-        self._credit, self._numbered = head["credit"], head["numbered"]
 
     def _note_stored(self, change: Change) -> None:
         assert self._log is not None
@@ -325,9 +313,7 @@ class IntervalIndex:
     def take_changes(self, version: int) -> Change:
         """See `Logged.take_changes`."""
         if self._log is None:
-            at = self.positions()
-            at = at[np.argsort(self._arena["row"][at])]
-            rows = pa.table({name: self.column(name, at) for name in self._columns()})
+            rows = self.snapshot()
             self._log = IntervalLog(version, version)
             numbers = rows["row"].to_numpy()
             self._log.load(numbers, np.full(len(numbers), version), self._numbered)

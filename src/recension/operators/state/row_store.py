@@ -81,10 +81,13 @@ class _Block:
 
 
 class RowStore:
-    """Rows of one schema. Blocks are united so that each is several times as long as the next."""
+    """Rows of one schema. Blocks are united so that each is several times as long as the next.
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
+    Without ``notes_gone`` changes do not say which rows went: who loads them knows.
+    """
+
+    def __init__(self, schema: pa.Schema, *, notes_gone: bool = True) -> None:
+        self.schema, self._notes_gone = schema, notes_gone
         name = "#"
         while name in schema.names:
             name += "#"
@@ -212,7 +215,7 @@ class RowStore:
         for block, own in touched:
             block.drop(own)
         self._size -= len(numbers)
-        if self._stored >= 0:
+        if self._stored >= 0 and self._notes_gone:
             self._dropped.append(numbers[numbers < self._stored])
         budget = max(_LONGEST, _RATIO * len(numbers))
         for block, _ in touched:

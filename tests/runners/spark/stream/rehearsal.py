@@ -34,7 +34,7 @@ class Memory(dict[str, bytes]):
         self[name] = value
 
     def remove(self, name: str) -> None:
-        del self[name]
+        self.pop(name, None)
 
 
 class Arrival(NamedTuple):

@@ -81,7 +81,7 @@ def test_what_is_gone_stays_gone(make: Callable[[], Any], seed: int, monkeypatch
         fresh = {(int(g), t): version for g in groups for t in range(int(rng.integers(0, 3)))}
         model |= fresh
         table.rewrite(groups, fresh)
-        log.extend(store, {"t": table}, version, f"v{version}")
+        log.extend(store, {"t": table}, version)
         loaded = log.load(store, {"t": table.key})["t"]
         assert _read(loaded.rows) == model
         assert not len(loaded.gone), "marks may name numbers that nothing has any more"

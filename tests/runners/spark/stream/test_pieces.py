@@ -120,7 +120,7 @@ def _check(plan: Plan, known: Properties, turns: Turns, data: st.DataObject) -> 
             assert (fault := shown.fault(element)) is None, f"{element} {fault}"
             shown.take(element)
         head = worker.store_and_park(session)
-        assert set(worker.store) == {piece[0] for piece in head.pieces} | head.chunks() | {"head"}
+        assert set(worker.store) == head.names() | {"head"}
         assert_equivalent(shown.events(), expected.events())
     assert sum(m.state_rows for m in session.metrics()) == 0
 

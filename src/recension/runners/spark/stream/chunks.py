@@ -9,23 +9,23 @@ Cost    that of the log (`pieces`); finding what changed in other tables reads t
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.change_log import Logged
 from recension.runners.spark.stream import pieces
+from recension.runners.spark.stream.attempts import TwoVersions
 from recension.runners.spark.stream.codec import (
     Store,
     compress,
     decompress,
+    digest,
     pack_tables,
     require,
     to_bytes,
@@ -42,7 +42,10 @@ _CHUNK_BYTES: Final = 512 << 10
 
 @dataclass(frozen=True)
 class Head:
-    """What is stored: of whom, as of which micro-batch and attempt; the pieces, and the chunks of tables."""
+    """What is stored: of whom, as of which micro-batch; the pieces, and the chunks of tables.
+
+    Two attempts at a micro-batch that store the same have the same token.
+    """
 
     owner: str
     batch: int
@@ -62,11 +65,34 @@ class Head:
     small: str = ""
     rows: dict[str, int] = field(default_factory=dict)
     """About how many rows a chunk of each table has: kept as long as it fits, or all chunks would change."""
+    written: list[str] | None = None
+    """What this version wrote, and the next one writes again (see `attempts`); None: it was not noted."""
+    dropped: list[str] = field(default_factory=list)
+    """What this version does not name any more, and the next one removes."""
     format: int = FORMAT
+
+    def with_own_token(self) -> Head:
+        """The head whose token was that of the version before: it follows from it, and from all there is."""
+        token = digest(self.to_bytes())
+        return replace(self, token=token, lineage=[token, *self.lineage])
+
+    def to_bytes(self) -> bytes:
+        """As it is stored."""
+        return json.dumps(vars(self)).encode()
 
     def chunks(self) -> set[str]:
         """The names of all chunks."""
         return {self.small, self.schemas, *(name for chunks in self.tables.values() for name in chunks)}
+
+    def names(self) -> set[str]:
+        """What is there beside the head: what this version needs, and what the next one removes."""
+        return {name for name, *_ in self.pieces} | self.chunks() | set(self.dropped)
+
+    def last_written(self) -> list[str]:
+        """What this version wrote, or may have written."""
+        if self.written is not None:
+            return self.written
+        return [name for name, last, *_ in self.pieces if last == self.version] + sorted(self.chunks())
 
     def log(self) -> PieceLog:
         """The pieces."""
@@ -74,7 +100,7 @@ class Head:
 
     def rows_written(self) -> int:
         """How many rows and marks this version wrote, those of pieces that it wrote anew included."""
-        return sum(rows + gone for name, _, rows, gone in self.pieces if name.startswith(self.token))
+        return sum(rows + gone for name, _, rows, gone in self.pieces if name.startswith(f"{self.version}."))
 
     def version_of(self, token: str) -> int | None:
         """Which version was stored with this token, if it led to this one and that is not long ago."""
@@ -97,20 +123,21 @@ def save(
     """Store what ``old`` does not have, forget what is no longer needed; the number of bytes written."""
     tables, logged = split_parts(parts)
     before = old or Head(owner, batch, "")
-    token, version, log = uuid4().hex, before.version + 1, before.log()
-    written = log.extend(store, logged, version, token)
+    version, log = before.version + 1, before.log()
+    twice = TwoVersions(store, before.last_written() if old else (), before.dropped)
+    written = log.extend(twice, logged, version)
     chunks, named, rows = _cut_tables(tables, before)
     small, schemas = next(reversed(chunks)), pack_piece(log.nothing)
-    chunks[_digest(schemas)] = schemas
+    chunks[digest(schemas)] = schemas
     lineage = [] if log.is_new else before.lineage[: pieces.LINEAGE - 1]
+    written += _store(twice, chunks, set() if old is None else old.chunks())
     head = Head(
-        owner, batch, token, version, [token, *lineage],
+        owner, batch, before.token, version, lineage,
         [list(piece) for piece in log.pieces], log.cleaned, log.round,
         {name: list(part.key) for name, part in logged.items()}, log.memos,
-        _digest(schemas), named, small, rows,
-    )  # fmt: skip
-    written += _store(store, chunks, set() if old is None else old.chunks())
-    store.put(HEAD, json.dumps(vars(head)).encode())
+        digest(schemas), named, small, rows, *twice.settle(),
+    ).with_own_token()  # fmt: skip
+    store.put(HEAD, head.to_bytes())
     return head, written
 
 
@@ -130,19 +157,20 @@ def _cut_tables(
     for name, table in tables.items():
         if table.nbytes >= _SMALL:
             rows[name] = _chunk_rows(table, old.rows.get(name))
-            own = [(_digest(part), part) for part in map(to_bytes, _parts(table, rows[name]))]
+            own = [(digest(part), part) for part in map(to_bytes, _parts(table, rows[name]))]
             named[name] = [chunk for chunk, _ in own]
             chunks |= own
     small = pack_tables({name: table for name, table in tables.items() if name not in named})
-    chunks[_digest(small)] = small
+    chunks[digest(small)] = small
     return chunks, named, rows
 
 
 def _store(store: Store, chunks: Mapping[str, bytes], kept: set[str]) -> int:
     written = 0
-    for name in kept - chunks.keys():
+    # In an order of their own: that of sets is another in every process.
+    for name in sorted(kept - chunks.keys()):
         store.remove(name)
-    for name in chunks.keys() - kept:
+    for name in sorted(chunks.keys() - kept):
         value = compress(chunks[name])
         store.put(name, value)
         written += len(value)
@@ -180,11 +208,7 @@ def _parts_by_name(known: Mapping[str, pa.Table], rows: Mapping[str, int]) -> It
     for name, table in known.items():
         if name in rows:
             for part in _parts(table, rows[name]):
-                yield _digest(to_bytes(part)), part
-
-
-def _digest(chunk: bytes) -> str:
-    return hashlib.blake2b(chunk, digest_size=12).hexdigest()
+                yield digest(to_bytes(part)), part
 
 
 def _chunk_rows(table: pa.Table, before: int | None) -> int:

@@ -8,12 +8,14 @@ A piece holds rows as of its last version. So an engine that has version 6 is up
 
 What always holds:
 
-    names       a piece is named after the attempt that wrote it: another attempt at the same micro-batch may
-                number groups otherwise, and is told apart;
+    names       a piece is named after the version that wrote it, its number among those, and a digest of what
+                it holds: another attempt at the micro-batch that writes the same gives it the same name, and
+                one that writes something else another;
     order       pieces cover versions without overlap; one that is written anew keeps its place;
     space       where less than `_IN_USE` of the stored rows are current, pieces are written anew without the
                 others, a few in each micro-batch, one after another; so are neighbours where pieces are many;
-    removing    goes with the writing of the next head: Spark commits both, or neither.
+    removing    goes with the writing of the next head, Spark commits both, or neither; and a version later
+                (see `attempts`).
 
 Cost    a micro-batch writes what it changed, and about as much again for space. It looks at no other state.
 """
@@ -34,6 +36,7 @@ from recension.runners.spark.stream.codec import (
     Store,
     compress,
     decompress,
+    digest,
     pack_tables,
     require,
     unpack_tables,
@@ -75,10 +78,9 @@ class PieceLog:
     is_new: bool = False
     """Has it begun anew? Then what engines that are behind hold is of no use."""
 
-    def extend(self, store: Store, logged: Mapping[str, Logged], version: int, token: str) -> int:
+    def extend(self, store: Store, logged: Mapping[str, Logged], version: int) -> int:
         """Store what has changed; gives the number of bytes."""
-        names = (f"{token}.{number}" for number in itertools.count())
-        writer = _Writer(store, names)
+        writer = _Writer(store, version)
         fresh = {name: part.take_changes(version) for name, part in logged.items()}
         if fresh and all(change.is_whole for change in fresh.values()):
             self._begin_anew(store)
@@ -150,15 +152,17 @@ class PieceLog:
 class _Writer:
     """Writes pieces of at most a few MB."""
 
-    def __init__(self, store: Store, names: Iterator[str]) -> None:
-        self._store, self._names = store, names
+    def __init__(self, store: Store, version: int) -> None:
+        self._store, self._version = store, version
+        self._numbers = itertools.count()
         self.written = 0
 
     def write(self, contents: Contents, last: int) -> list[Piece]:
         return [self._write_piece(part, last) for part in _split(contents)]
 
     def _write_piece(self, contents: Contents, last: int) -> Piece:
-        value, name = pack_piece(contents), next(self._names)
+        chunk = _bytes_of(contents)
+        value, name = compress(chunk), f"{self._version}.{next(self._numbers)}.{digest(chunk)}"
         self._store.put(name, value)
         self.written += len(value)
         rows, gone = (sum(len(getattr(c, of)) for c in contents.values()) for of in ("rows", "gone"))
@@ -227,13 +231,17 @@ def _split(contents: Contents) -> Iterator[Contents]:
 
 def pack_piece(contents: Contents) -> bytes:
     """The bytes of a piece."""
+    return compress(_bytes_of(contents))
+
+
+def _bytes_of(contents: Contents) -> bytes:
     head = {name: [change.is_whole, change.gone.column_names] for name, change in contents.items()}
     tables = {"": pa.table({"head": [json.dumps(head)]})}
     for name, change in contents.items():
         tables[f"{name}:rows"] = change.rows
         if len(change.gone):
             tables[f"{name}:gone"] = change.gone
-    return compress(pack_tables(tables))
+    return pack_tables(tables)
 
 
 def unpack_piece(value: bytes) -> Contents:
