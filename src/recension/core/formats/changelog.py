@@ -51,7 +51,7 @@ _NAME: Final = re.compile(r"part-([0-9]{12,18})(?:-([0-9]{4,9}))?\.parquet")
 class SealedPart:
     """A file of a part as another file names it: its number, its seal, and its bucket if it is a piece.
 
-    ``at`` is when it had been published, in microseconds since 1970; 0 if its writer kept no times.
+    ``at`` is when its micro-batch was planned, in microseconds since 1970; 0 if its writer kept no times.
     """
 
     number: int

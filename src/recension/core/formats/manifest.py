@@ -104,8 +104,8 @@ class Manifest:
     """One version of a table: the history after micro-batch ``batch`` of the query ``query``.
 
     ``recent`` holds, for the last micro-batches, what they were made of. The number of ``buckets`` never
-    changes. ``at`` is when it was committed, in microseconds since 1970 and never before the one before it; 0
-    if the version that wrote it kept no times.
+    changes. ``at`` is when its micro-batch was planned, in microseconds since 1970 and never before the one
+    before it; 0 if the version that wrote it kept no times.
     """
 
     number: int

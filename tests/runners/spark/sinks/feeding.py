@@ -14,6 +14,7 @@ from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder, reconstitute
+from recension.core.wall_clock import now
 from recension.runners.spark.sinks.micro_batch import MicroBatch, micro_batch
 from recension.testing.generator import StreamSettings, generate
 from recension.testing.generator.settings import SCHEMA
@@ -49,10 +50,16 @@ def rows_of(batch: EventBatch, number: int, time_type: pa.DataType | None = None
 
 
 def fed(
-    batch: EventBatch, number: int, query: str = QUERY, content: str = "", before: str | None = None
+    batch: EventBatch,
+    number: int,
+    query: str = QUERY,
+    content: str = "",
+    before: str | None = None,
+    at: int | None = None,
 ) -> MicroBatch:
-    """The same, as the sink sees it."""
-    return micro_batch(query, number, rows_of(batch, number), content, before)
+    """The same, as the sink sees it; planned now, or at a time in microseconds."""
+    planned = now() if at is None else at
+    return micro_batch(query, number, rows_of(batch, number), content, before, at=planned)
 
 
 def prefixes(batches: list[EventBatch]) -> list[History]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runners.spark.sinks import feeding
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, revised
 
 import recension as rc
@@ -18,7 +19,6 @@ from recension.core.formats.versions import Version
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import TimeLike
-from recension.runners.spark.sinks import changelog as changelog_sink
 from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable
@@ -26,10 +26,9 @@ from recension.runners.spark.sinks.history_table import HistoryTable
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the time of the writers, in seconds of 1970."""
+    """Sets the time for which micro-batches are planned, in seconds of 1970."""
     now = [0.0]
-    monkeypatch.setattr("time.time", lambda: now[0])
-    monkeypatch.setattr(changelog_sink, "now", lambda: int(now[0] * 1e6))
+    monkeypatch.setattr(feeding, "now", lambda: int(now[0] * 1e6))
     for name, value in (("FULL", 60), ("SMALLEST", 4), ("FAN_IN", 3)):
         monkeypatch.setattr(revision, name, value)
 
@@ -56,9 +55,9 @@ def test_every_version_that_is_kept_is_what_it_was(
         table = HistoryTable(tmp_path / "t", keep=55) if reopened else table
         table.apply(fed(batch, number))
         log.apply(fed(batch, number))
-    # The last commit was at 200; version n was replaced at 10 n + 10.
-    assert min(manifest_numbers(tmp_path / "t")) == 14
-    for version in range(14, 21):
+    # The last was planned for 200; version n was replaced before version n + 2 was planned, at 10 n + 20.
+    assert min(manifest_numbers(tmp_path / "t")) == 13
+    for version in range(13, 21):
         expected = states[version - 1]
         for at in (
             f"1970-01-01T00:{10 * version // 60:02}:{10 * version % 60:02}Z",
@@ -69,8 +68,8 @@ def test_every_version_that_is_kept_is_what_it_was(
         assert_same(read_history(tmp_path / "t", version=version), expected)
     for version in range(1, 21):
         assert_same(log_history(tmp_path / "log", version=version), states[version - 1])
-    for asked in ({"version": 13}, {"version": 0}, {"as_of": 139_000_000}):
-        with pytest.raises(FormatError, match=r"is gone: the oldest version that is left is 14, of .*keep="):
+    for asked in ({"version": 12}, {"version": 0}, {"as_of": 129_000_000}):
+        with pytest.raises(FormatError, match=r"is gone: the oldest version that is left is 13, of .*keep="):
             read_history(tmp_path / "t", **asked)
     believed = read_bitemporal(tmp_path / "log").to_arrow()
     for version in range(1, 21):

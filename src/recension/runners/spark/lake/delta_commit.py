@@ -15,7 +15,6 @@ Cost        two small jobs and a broadcast; a MERGE joins the table three times,
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -186,7 +185,7 @@ class _Attempt:
 
     def _commit(self, changed: Mapping[str, FileActions], note: Note) -> None:
         table, before = self._table, self._snapshot.version()
-        moment = self._jvm.scala.Option.apply(int(time.time() * 1000))
+        moment = self._jvm.scala.Option.apply(note.at // 1000)
         actions = [self._delta.actions.SetTransaction(note.query, note.batch, moment)]
         files = dict(table.files)
         for name, (removed, added) in changed.items():
@@ -215,6 +214,7 @@ class _VectorFile:
     def __init__(self, jvm: Any, log: Any) -> None:
         self._jvm, self._delta, self._data = jvm, jvm.org.apache.spark.sql.delta, log.dataPath()
         settings = log.newDeltaHadoopConf()
+        # Delta writes into the file of this name, and another attempt may have committed that: a new name.
         self._id = jvm.java.util.UUID.randomUUID()
         self._descriptor = self._delta.actions.DeletionVectorDescriptor
         place = self._descriptor.assembleDeletionVectorPath(self._data, self._id, "")

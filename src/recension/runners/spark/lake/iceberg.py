@@ -205,6 +205,7 @@ class IcebergTable:
     def _commit(self, spark: SparkSession, stage: Callable[[str], None], note: Note) -> None:
         """Stage a write, look on what it stands, and publish it; again if something else came first."""
         for attempts_left in reversed(range(_ATTEMPTS)):
+            # Of its own, and never another attempt's: what is published must stand on what this one has seen.
             attempt = uuid4().hex
             try:
                 with set_for_now(spark, {"spark.wap.id": f"{note.query}:{note.batch}"}):

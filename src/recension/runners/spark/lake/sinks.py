@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 from recension.core.batch import Index
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import KIND, VE, VS
+from recension.core.formats.files import digest_of
 from recension.core.ticks import BEGINNING, FOREVER, from_arrow
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.lake.changes import (
@@ -155,7 +156,7 @@ class LakeSink(ABC):
     def _note(self, batch: MicroBatch, before: Progress, cti: int) -> Note:
         """The note of the commit that comes; what is known once that is there."""
         self._committed = Progress(batch.number, remember(before.recent, batch), cti)
-        return Note(batch.query, batch.number, batch.content, cti, batch.offsets)
+        return Note(batch.query, batch.number, batch.content, cti, batch.offsets, batch.at)
 
     def _create(self, query: str) -> None:
         if self.table.columns(self._session) is None:
@@ -334,7 +335,7 @@ class LakeHistory(LakeSink):
             raise
 
     def _run_merge(self, rows: DataFrame, note: Note, where: str | None, is_local: bool) -> None:
-        view = f"{_VIEW}_{abs(hash(self.table.sql)):x}"
+        view = f"{_VIEW}_{digest_of(self.table.sql)}"
         rows.createOrReplaceTempView(view)
         try:
             statement = merge_statement(self.table.sql, view, self._shape, self._payload, where)

@@ -26,13 +26,17 @@ _MARK: Final = "recension"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Of which query and micro-batch a commit is, what that was made of, and how far the stream has come."""
+    """Of which query and micro-batch a commit is, what that was made of, and how far the stream has come.
+
+    ``at`` is when the micro-batch was planned (`MicroBatch.at`).
+    """
 
     query: str
     batch: int
     content: str
     cti: int
     offsets: tuple[str, ...] = ()
+    at: int = 0
 
     def to_json(self) -> str:
         """For the metadata of a commit."""
@@ -50,6 +54,7 @@ class Note:
                 str(stored["content"]),
                 int(stored["cti"]),
                 offsets,
+                int(stored.get("at", 0)),
             )
         except (ValueError, KeyError, TypeError):
             return None

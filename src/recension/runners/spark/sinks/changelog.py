@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,14 +41,14 @@ from recension.core.formats.changelog import (
 from recension.core.formats.columns import KIND
 from recension.core.formats.files import format_errors, seal_of
 from recension.core.formats.manifest import FOLDER
-from recension.core.wall_clock import now
 from recension.runners.spark.sinks.files import (
+    SealedName,
     old_format_error,
     publish,
     publish_text,
     require_new_table,
     sync_folder,
-    write_parquet,
+    write_named,
     writer_lock,
 )
 from recension.runners.spark.sinks.micro_batch import (
@@ -72,7 +71,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class PieceWriter:
-    """For tasks: writes the rows of one bucket to a name that no other attempt has."""
+    """For tasks: writes the rows of one bucket, under a name that follows from them."""
 
     folder: Path
     link: Link
@@ -85,14 +84,14 @@ class PieceWriter:
             rows = rows.filter(pc.not_equal(rows.column(KIND), "cti"))
         if not len(rows):
             return None
-        return Piece(bucket, *write_rows(self.folder, rows, self.link))
+        return Piece(bucket, *write_rows(self.folder, rows, self.link, bucket))
 
 
-def write_rows(folder: Path, rows: pa.RecordBatch, link: Link) -> tuple[str, str]:
-    """Write a file to a new name; gives the name and the seal."""
-    name = f"{uuid4().hex}.parquet"
+def write_rows(folder: Path, rows: pa.RecordBatch, link: Link, bucket: int | None = None) -> SealedName:
+    """Write a file that is to become a part or a piece; gives the name that it has for now, and the seal."""
     rows = rows.replace_schema_metadata({LINK: link.to_json()})
-    return name, write_parquet(folder / name, [rows], rows.schema)
+    prefix = f"{link.number:012}" if bucket is None else f"{link.number:012}-{bucket:04}"
+    return write_named(folder, prefix, [rows], rows.schema)
 
 
 class Changelog:
@@ -138,7 +137,7 @@ class Changelog:
         pieces = sorted(written, key=lambda piece: piece.bucket)
         if not pieces and not batch.number:
             # Without rows there is nothing to write, but the first file gives readers the columns.
-            pieces = [Piece(0, *write_rows(self._partial, batch.rows, _link(mark, batch)))]
+            pieces = [Piece(0, *write_rows(self._partial, batch.rows, _link(mark, batch), 0))]
         if not pieces:
             self._put_mark(_advance(mark, batch, mark.part))
             return
@@ -178,7 +177,8 @@ class Changelog:
         for number, (piece, name) in enumerate(zip(pieces, mark.publishing.partial, strict=True)):
             partial, target = self._partial / name, self._path / piece.name
             if partial.exists():
-                # Spark's file source takes files by the time of their change, in milliseconds.
+                # Spark's file source takes files by the time of their change, in milliseconds, and never one
+                # much older than those that it has taken elsewhere: so that time alone is the clock's.
                 changed = began - (len(pieces) - number) * 1_000_000
                 os.utime(partial, ns=(changed, changed))
                 os.replace(partial, target)
@@ -233,7 +233,7 @@ def _link(mark: Mark, batch: MicroBatch) -> Link:
 def _advance(mark: Mark, batch: MicroBatch, part: tuple[SealedPart, ...]) -> Mark:
     """The mark after one more micro-batch; what is new in it has been published by now."""
     if part is not mark.part:
-        at = max([now(), *(earlier.at for earlier in mark.part)])
+        at = max([batch.at, *(earlier.at for earlier in mark.part)])
         part = tuple(replace(file, at=at) for file in part)
     recent = remember(mark.recent, batch)
     return replace(mark, last=batch.number, part=part, recent=recent, publishing=None)

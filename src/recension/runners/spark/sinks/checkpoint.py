@@ -40,6 +40,7 @@ from recension.runners.spark.stream.topology import require_same
 NAME: Final = "recension.json"
 TABLES: Final = "recension.tables.json"
 # The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.
+_PLANNED: Final = 1
 _FIRST_SOURCE: Final = 2
 # A file source counts once or twice a micro-batch.
 _MOST: Final = 10_000
@@ -272,10 +273,22 @@ class InputLog:
 
     def offsets(self, number: int) -> list[str]:
         """Where every source was when a micro-batch had its input."""
+        return self._lines(number)[_FIRST_SOURCE:]
+
+    def planned_at(self, number: int) -> int:
+        """When Spark planned a micro-batch, in microseconds since 1970: the same whenever it is run."""
+        planned = _parse_json(self._lines(number)[_PLANNED])
+        at = planned.get("batchTimestampMs", 0) if isinstance(planned, dict) else 0
+        return 1000 * at if isinstance(at, int) and at > 0 else 0
+
+    def _lines(self, number: int) -> list[str]:
         text = self._files.text(f"offsets/{number}")
         if text is None:
             raise FormatError(f"the checkpoint lacks the offsets of micro-batch {number}")
-        return text.splitlines()[_FIRST_SOURCE:]
+        lines = text.splitlines()
+        if len(lines) < _FIRST_SOURCE:
+            raise FormatError(f"the checkpoint's offsets of micro-batch {number} are damaged")
+        return lines
 
     def _files_taken(self, line: int, since: str | None, until: str) -> list[str]:
         """The files that a file source took from one offset to another."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote, urlparse
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -21,6 +23,15 @@ from recension.runners.durable_files import sync_folder as sync_folder
 from recension.runners.spark.failures import is_full, no_space
 
 AnyPath: TypeAlias = str | PathLike[str]
+# Of a file's digest, in its name: no two files of a table agree in so many.
+_DIGITS: Final = 20
+
+
+class SealedName(NamedTuple):
+    """A file as the one that lists it names it."""
+
+    name: str
+    seal: str
 
 
 def local_path(path: AnyPath) -> Path:
@@ -92,6 +103,21 @@ def write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Sche
         sink.close()
     sync_file(path)
     return seal_of(path)
+
+
+def write_named(
+    folder: Path, prefix: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+) -> SealedName:
+    """Write a file whose name follows from its bytes: ``PREFIX-DIGEST.parquet``; `sync_folder` keeps it.
+
+    Another attempt at the same micro-batch, which may run at the same time, writes the same file under the
+    same name, or another one under another name: it appears as a whole, and nobody writes into it.
+    """
+    partial = folder / f".{uuid4().hex}.parquet"
+    seal = write_parquet(partial, batches, schema)
+    name = f"{prefix}-{seal.rpartition(':')[2][:_DIGITS]}.parquet"
+    os.replace(partial, folder / name)
+    return SealedName(name, seal)
 
 
 @contextmanager

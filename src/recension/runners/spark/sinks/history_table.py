@@ -15,13 +15,10 @@ A micro-batch is written by the driver (`apply`), or by tasks, each of which wri
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -45,7 +42,7 @@ from recension.runners.spark.sinks.files import (
     publish_text,
     require_new_table,
     sync_folder,
-    write_parquet,
+    write_named,
     writer_lock,
 )
 from recension.runners.spark.sinks.micro_batch import MicroBatch, is_next, require_same_columns
@@ -62,7 +59,7 @@ class BucketWriter:
     buckets: int
 
     def write(self, batch: MicroBatch, bucket: int, buckets: int) -> Edits:
-        """Write the files of a bucket, under names that no other attempt has."""
+        """Write the files of a bucket, as every attempt names them."""
         if buckets != self.buckets:
             raise RecensionError(f"{self.path}: {buckets} tasks for {self.buckets} buckets; this is a defect")
         return revise(self.path, read_manifest(manifest_path(self.path, self.version)), batch, bucket)
@@ -133,7 +130,7 @@ class HistoryTable:
         return found, is_next(self._path, batch, last, recent)
 
     def _commit(self, manifest: Manifest, batch: MicroBatch, edits: Sequence[Edits]) -> None:
-        fresh, expired = next_manifest(manifest, edits, batch, time.time(), self._keep)
+        fresh, expired = next_manifest(manifest, edits, batch, self._keep)
         sync_folder(self._folder)
         publish_text(manifest_path(self._path, fresh.number), fresh.to_json())
         # First the manifests: one that is there has its files.
@@ -141,27 +138,29 @@ class HistoryTable:
         self._remove(expired)
 
     def _expired_manifests(self, fresh: Manifest) -> list[str]:
-        """The manifests of versions that were replaced longer ago than files stay; never the last two."""
+        """The manifests of versions that were replaced longer ago than files stay; never the last two.
+
+        A version was there at the latest when the micro-batch after it was planned, whose time the next one
+        bears: so a version was replaced at the latest at the time of the second one after it.
+        """
         numbers = sorted(manifest_numbers(self._path))
         expired = list[str]()
-        for number, following in pairwise(numbers):
-            if following >= fresh.number or self._replaced_at(following) + self._keep >= _seconds(fresh):
+        for number, second in zip(numbers, numbers[2:], strict=False):
+            if second > fresh.number or self._planned_at(second) + self._keep > _seconds(fresh):
                 break
             expired.append(manifest_path(self._path, number).name)
         return expired
 
-    def _replaced_at(self, number: int) -> float:
-        """When a version took over from the one before it; one that cannot be read need not be kept."""
+    def _planned_at(self, number: int) -> float:
+        """The time of a version; one that cannot be read need not be kept."""
         with suppress(FormatError):
             return _seconds(read_manifest(manifest_path(self._path, number)))
         return 0.0
 
     def _create(self, batch: MicroBatch) -> Manifest:
         """A table without micro-batches: of every later manifest there are two from now on."""
-        name = f"schema-{uuid4().hex}.parquet"
-        seal = write_parquet(self._folder / name, [], schema_of(batch))
-        at = int(time.time() * TICKS_A_SECOND)
-        manifest = Manifest(0, batch.query, name, schema_seal=seal, buckets=self._buckets, at=at)
+        name, seal = write_named(self._folder, "schema", [], schema_of(batch))
+        manifest = Manifest(0, batch.query, name, schema_seal=seal, buckets=self._buckets, at=batch.at)
         publish_text(manifest_path(self._path, 0), manifest.to_json())
         return manifest
 

@@ -8,7 +8,7 @@ State       what the last micro-batches were made of, as many as Spark's own che
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -46,7 +46,9 @@ class MicroBatch:
     """What a query put out in one step.
 
     ``content`` is a digest of its input, ``before`` that of the micro-batch before it, if that is known;
-    ``offsets`` are those of its sources after it, as Spark writes them.
+    ``offsets`` are those of its sources after it, as Spark writes them; ``at`` is when Spark planned it, in
+    microseconds since 1970, the same whenever it is run. What is written of a micro-batch takes its times
+    from there and never from the clock: another attempt must write the same.
     """
 
     query: str
@@ -55,11 +57,16 @@ class MicroBatch:
     content: str = ""
     before: str | None = None
     offsets: tuple[str, ...] = ()
+    at: int = 0
 
     @property
     def name(self) -> str:
         """How messages call it."""
         return f"micro-batch {self.number}"
+
+    def with_rows(self, table: pa.Table) -> MicroBatch:
+        """The same micro-batch with rows as tasks gave them, put in order."""
+        return replace(self, rows=rows_in_order(table, self.number))
 
     @cached_property
     def layout(self) -> Layout:
@@ -82,8 +89,14 @@ def micro_batch(
     content: str = "",
     before: str | None = None,
     offsets: tuple[str, ...] = (),
+    at: int = 0,
 ) -> MicroBatch:
     """A micro-batch as several tasks wrote it, in order."""
+    return MicroBatch(query, number, rows_in_order(table, number), content, before, offsets, at)
+
+
+def rows_in_order(table: pa.Table, number: int) -> pa.RecordBatch:
+    """Rows of a micro-batch as one batch, by ``_batch`` and ``_seq``: the same whichever task came first."""
     parts = table.combine_chunks().to_batches()
     rows = parts[0] if parts else pa.RecordBatch.from_pylist([], schema=table.schema)
     if len(parts) > 1:
@@ -92,7 +105,7 @@ def micro_batch(
     order = np.lexsort((seq, batch))
     if not bool((order == np.arange(len(order))).all()):
         rows = rows.take(pa.array(order))
-    return MicroBatch(query, number, rows, content, before, offsets)
+    return rows
 
 
 def check_columns(schema: pa.Schema) -> None:

@@ -28,7 +28,6 @@ from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import describe_file_error
 from recension.core.ticks import BEGINNING
-from recension.core.wall_clock import now
 from recension.runners.recorder import EdgeChoice, choose_edges, describe_vertices, edge_names
 from recension.runners.recording import read_recording
 from recension.runners.recording_files import (
@@ -178,7 +177,7 @@ class MicroBatchRecorder:
                 files.forget_all(1, counts)
                 self._follow_ctis(told)
             else:
-                self._add(batch.number, told, files)
+                self._add(batch.number, batch.at, told, files)
             files.rotate(self.limit)
             measured = [words["measured"] for words in told.values()]
             add_measured(self._manifest["plan"], [{int(n): m for n, m in each.items()} for each in measured])
@@ -205,7 +204,7 @@ class MicroBatchRecorder:
                 )
         return told
 
-    def _add(self, number: int, told: Mapping[tuple[int, int], Any], files: RecordingFiles) -> None:
+    def _add(self, number: int, at: int, told: Mapping[tuple[int, int], Any], files: RecordingFiles) -> None:
         step, fed = number + 1, list[str]()
         advanced = self._follow_ctis(told)
         names = {edge: name for name, edge in self._manifest["sources"].items()}
@@ -223,7 +222,7 @@ class MicroBatchRecorder:
                 promise = [] if t is None else [cti(t, schema)]
                 files.add(edge.number, step, [events, *promise], schema, time_type)
                 fed += [names[edge.number]] if edge.number in names else []
-        files.add_steps([Step(step, now(), ", ".join(fed) or None)])
+        files.add_steps([Step(step, at, ", ".join(fed) or None)])
         files.write()
 
     def _read_parts(

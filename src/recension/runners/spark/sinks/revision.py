@@ -71,7 +71,7 @@ class Edits:
 
 def revise(path: Path, manifest: Manifest, batch: MicroBatch, bucket: int = ANY_BUCKET) -> Edits:
     """Write what a micro-batch, or a bucket's part of it, changes."""
-    table = TableFiles(path / FOLDER, manifest, schema_of(batch), bucket)
+    table = TableFiles(path / FOLDER, manifest, schema_of(batch), batch.number, bucket)
     events = check_elements(batch, manifest.cti)
     cti = max(manifest.cti, int(events.vs[events.kind == CTI].max(initial=BEGINNING)))
     index = table.index(events, manifest.cti)
@@ -233,20 +233,21 @@ def choose_rewrites(files: Sequence[DataFile], cti: int) -> list[list[DataFile]]
 
 
 def next_manifest(
-    old: Manifest, edits: Sequence[Edits], batch: MicroBatch, now: float, keep: float
+    old: Manifest, edits: Sequence[Edits], batch: MicroBatch, keep: float
 ) -> tuple[Manifest, list[str]]:
     """The manifest after a micro-batch, and the files that nobody needs once it is there.
 
-    Times never go back, whatever the clock does: the files of a version stay as long as its manifest.
+    Its time is that of the micro-batch, which every attempt has. Times never go back, whatever clocks do.
     """
-    now = max(now, old.at / TICKS_A_SECOND)
+    at = max(batch.at, old.at)
     gone = {name for one in edits for name in one.gone}
     deleted = sum((Counter(one.deleted) for one in edits), Counter())
     files = [f.with_deleted(deleted[f.name]) for f in old.files if f.name not in gone]
     deletions = [file for file in old.deletions if file.name not in gone]
-    dropped = [*old.dropped, *(UnusedFile(name, now) for name in sorted(gone))]
     # What the last commit dropped is still in the manifest before this one.
-    expired = [file.name for file in old.dropped if file.at + keep < now]
+    before = [_date(file, old.at, at) for file in old.dropped]
+    dropped = [*before, *(UnusedFile(name, at / TICKS_A_SECOND) for name in sorted(gone))]
+    expired = [file.name for file in before if file.at + keep <= at / TICKS_A_SECOND]
     manifest = replace(
         old,
         number=old.number + 1,
@@ -256,7 +257,19 @@ def next_manifest(
         files=(*files, *(file for one in edits for file in one.files)),
         deletions=(*deletions, *(file for one in edits for file in one.deletions)),
         dropped=tuple(file for file in dropped if file.name not in expired),
-        at=max(old.at, int(now * TICKS_A_SECOND)),
+        at=at,
         format=FORMAT,
     )
     return manifest, expired
+
+
+def _date(file: UnusedFile, dropped: int, at: int) -> UnusedFile:
+    """A file that is not used any more, with the time from which its readers have ``keep`` seconds.
+
+    A micro-batch is committed after the time that it bears, perhaps an hour later, if it was large or its
+    driver died. It was there when the next one was planned: so what it dropped counts from then on. One tick
+    less tells such a time from that of a file that this micro-batch drops.
+    """
+    if round(file.at * TICKS_A_SECOND) != dropped:
+        return file
+    return replace(file, at=(at - 1) / TICKS_A_SECOND)

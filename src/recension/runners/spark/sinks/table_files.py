@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +41,7 @@ from recension.core.formats.manifest import (
 )
 from recension.core.history import History, concat_histories
 from recension.core.rowhash import Hashes
-from recension.runners.spark.sinks.files import write_parquet
+from recension.runners.spark.sinks.files import SealedName, write_named
 from recension.runners.spark.sinks.micro_batch import require_same_columns
 
 # Rows of files whose indexes a process keeps, and rows that deletion files name.
@@ -92,10 +91,17 @@ _schemas: _Kept[pa.Schema] = _Kept()
 
 
 class TableFiles:
-    """Reads and writes files of one folder, for one bucket or for all, and knows which rows are deleted."""
+    """Reads and writes files of one folder, for one bucket or for all, and knows which rows are deleted.
 
-    def __init__(self, folder: Path, manifest: Manifest, schema: pa.Schema, bucket: int = ANY_BUCKET) -> None:
+    What it writes is named by ``number``, that of the micro-batch, by bucket, by how many files this writer
+    has written before, and by content: the same in every attempt, and never that of another file.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, schema: pa.Schema, number: int, bucket: int = ANY_BUCKET
+    ) -> None:
         self._folder, self._bucket, self._is_asked = folder, bucket, False
+        self._number, self._written = number, 0
         self._schema = _schemas.get(
             folder / manifest.schema, manifest.schema_seal, 1, lambda: read_schema(folder, manifest)
         )
@@ -153,9 +159,8 @@ class TableFiles:
 
     def write(self, events: History, kind: str, bucket: int) -> DataFile:
         """Write a data file."""
-        name = f"{kind}-{uuid4().hex}.parquet"
         rows = history_rows(events, self._schema, max(1, len(events)))
-        seal = write_parquet(self._folder / name, rows, self._schema)
+        name, seal = self._put(kind, rows, self._schema)
         half = np.partition(events.ve, len(events) // 2)[len(events) // 2]
         starts = int(events.vs.min()), int(events.vs.max())
         return DataFile(name, len(events), int(half), int(events.ve.max()), 0, seal, bucket, *starts)
@@ -183,9 +188,14 @@ class TableFiles:
         return self._write_deletions(table.sort_by([(FILE, "ascending"), (ROW, "ascending")]))
 
     def _write_deletions(self, table: pa.Table) -> DeletionFile:
-        name = f"deleted-{uuid4().hex}.parquet"
-        seal = write_parquet(self._folder / name, table.to_batches(), DELETIONS)
+        name, seal = self._put("deleted", table.combine_chunks().to_batches(), DELETIONS)
         return DeletionFile(name, table.num_rows, seal, self._bucket)
+
+    def _put(self, kind: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> SealedName:
+        bucket = "all" if self._bucket == ANY_BUCKET else f"{self._bucket:04}"
+        self._written += 1
+        prefix = f"{kind}-{self._number:012}-{bucket}-{self._written}"
+        return write_named(self._folder, prefix, rows, schema)
 
     def _note_deleted(self, rows: Mapping[str, Index]) -> None:
         for name, places in rows.items():

@@ -24,7 +24,7 @@ from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError
 from recension.core.formats.columns import KIND, VS
-from recension.runners.spark.sinks.micro_batch import MicroBatch, micro_batch
+from recension.runners.spark.sinks.micro_batch import MicroBatch
 from recension.runners.spark.stream.task import freeze_gc
 
 BUCKET: Final = "_bucket"
@@ -120,9 +120,8 @@ class _Task:
 
     def _write(self, rows: pa.Table, bucket: int) -> list[Any] | RecensionError:
         """What the writers say; an error of ours is for the driver, since another attempt would not help."""
-        given = self.batch
         try:
-            batch = micro_batch(given.query, given.number, rows, given.content, given.before)
+            batch = self.batch.with_rows(rows)
             return [w if w is None else w.write(batch, bucket, self.buckets) for w in self.writers]
         except RecensionError as why:
             return why

@@ -188,7 +188,8 @@ class Commit:
         content, before = self._inputs.contents(number)
         columns = arrow_schema(frame.schema).empty_table()
         offsets = tuple(self._inputs.offsets(number))
-        batch = micro_batch(self._inputs.query, number, columns, content, before, offsets)
+        at = self._inputs.planned_at(number)
+        batch = micro_batch(self._inputs.query, number, columns, content, before, offsets, at)
         rows = self._writer.write(frame, batch)
         if self._recorder is not None:
             self._recorder.commit(batch, rows)
@@ -224,9 +225,7 @@ class MicroBatchWriter:
         for sink in self._sinks:
             sink.check(batch)
         if self._rows is not None and self._rows <= FEW:
-            found = micro_batch(
-                batch.query, batch.number, frame.toArrow(), batch.content, batch.before, batch.offsets
-            )
+            found = batch.with_rows(frame.toArrow())
             for sink in self._sinks:
                 sink.apply(found)
             self._rows = len(found.rows)

@@ -36,6 +36,7 @@ FOLDER: Final = "_feedback"
 # Only the latest counts; the others stay for those who have begun to read them.
 _KEPT: Final = 64
 _SECONDS: Final = 3600
+_PARTIAL: Final = ".partial-"
 
 
 def publish_feedback(folder: Path, t: int) -> None:
@@ -44,10 +45,11 @@ def publish_feedback(folder: Path, t: int) -> None:
     if t == FOREVER or file.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{uuid4().hex}"
+    partial = folder / f"{_PARTIAL}{uuid4().hex}"
     partial.write_text(json.dumps({"before": t}) + "\n", encoding="utf-8")
     os.replace(partial, file)
-    for old in sorted(folder.glob("[!.]*.json"), key=feedback_time)[:-_KEPT]:
+    unfinished = folder.glob(f"{_PARTIAL}*")
+    for old in [*unfinished, *sorted(folder.glob("[!.]*.json"), key=feedback_time)[:-_KEPT]]:
         with suppress(FileNotFoundError):
             if old.stat().st_mtime < time.time() - _SECONDS:
                 old.unlink()

@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -253,6 +254,7 @@ def add_measured(plan: Sequence[dict[str, Any]], told: Iterable[Mapping[int, Map
 
 def _publish(file: Path, content: Any) -> None:
     """Write a file as a whole; another attempt may write the same at the same time."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    # Executors of several machines may have the same numbers of processes.
+    beside = file.with_name(f".{file.name}.{uuid4().hex}")
     beside.write_bytes(content)
     os.replace(beside, file)
