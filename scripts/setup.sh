@@ -3,14 +3,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-say() { printf 'setup: %s\n' "$1"; }
+. scripts/packages.sh
 stop() { printf 'setup: %s\n' "$1" >&2; exit 1; }
-can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
-
-apt_install() {
-    say "installing $* through apt-get"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null
-}
 
 find_python() {
     for candidate in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do

@@ -6,6 +6,8 @@ fails the check with exit code 1.
 
 from __future__ import annotations
 
+import array
+import fcntl
 import gzip
 import json
 import os
@@ -13,6 +15,8 @@ import re
 import struct
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -451,11 +455,23 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert done.stderr == f"recension: {path}: row 2: not JSON: Expecting value at character 1\n"
 
 
+def wait_until_full(pipe: int) -> None:
+    """Wait until a pipe holds all that it can: who writes to it is then in the middle of a write."""
+    there = array.array("i", [0])
+    while there[0] < fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - 4096:
+        time.sleep(0.01)
+        fcntl.ioctl(pipe, termios.FIONREAD, there)
+
+
 @pytest.mark.slow
-def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away(tmp_path: Path, unbuffered: str) -> None:
     path = tmp_path / "long.csv"
     path.write_text("_vs,k\n" + "".join(f"{i},some text to fill a pipe\n" for i in range(20_000)))
-    environment = os.environ | {"PYTHONPATH": str(Path(recension.__file__).parents[1])}
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(recension.__file__).parents[1]),
+        "PYTHONUNBUFFERED": unbuffered,
+    }
     command = [sys.executable, "-m", "recension.cli", "history", str(path)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
@@ -463,6 +479,7 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
         assert running.stdout is not None
         assert running.stderr is not None
         assert running.stdout.readline() == b"_vs,_ve,k\n"
+        wait_until_full(running.stdout.fileno())
         running.stdout.close()
         assert running.stderr.read() == b""
     assert running.returncode == 141

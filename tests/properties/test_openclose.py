@@ -1,5 +1,7 @@
 """Open and close: the columnar translation agrees with the plain one, under any batching."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -7,8 +9,9 @@ from tests.transcripts.reconstitution import written_batch
 
 from recension.core import openclose
 from recension.core.errors import StreamError
-from recension.core.events import Cti, Element
-from recension.testing.model import Close, Open, OpenClose, Written
+from recension.core.events import Cti, Element, Insert, Retract
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.testing.model import Close, Open, OpenClose, Written, payload_key
 from recension.testing.strategies import SCHEMA
 
 
@@ -51,3 +54,37 @@ def test_translation_agrees_with_the_plain_one(batches: list[list[Written]]) -> 
     found, row = columnar(batches)
     assert row == faulty
     assert found == (meant if faulty is None else meant[: len(found)])
+
+
+class EachItsOwn:
+    """Each close ends another event: that opened last of those that are open. Faults are left out."""
+
+    def __init__(self) -> None:
+        self._open: dict[Any, list[int]] = {}
+        self._cti = BEGINNING
+
+    def translate(self, item: Written) -> Element | None:
+        match item:
+            case Cti(t):
+                self._cti = max(self._cti, t)
+                return item
+            case Open(payload, vs) if vs >= self._cti:
+                self._open.setdefault(payload_key(payload), []).append(vs)
+                return Insert(payload, vs)
+            case Close(payload, ve):
+                starts = self._open.get(payload_key(payload))
+                if starts and max(starts[-1], self._cti) <= ve:
+                    return Retract(payload, starts.pop(), FOREVER, ve)
+        return None
+
+
+@given(feeds(), st.booleans())
+def test_each_of_equal_events_has_its_own_close(batches: list[list[Written]], restores: bool) -> None:
+    plain, feed = EachItsOwn(), openclose.OpenClose("drop", once=True)
+    for batch in batches:
+        meant = [element for item in batch if (element := plain.translate(item)) is not None]
+        found = feed.translate(written_batch(batch, SCHEMA)).to_elements()
+        assert found == meant
+        if restores:
+            state, feed = feed.snapshot(), openclose.OpenClose("drop", once=True)
+            feed.restore(state)

@@ -342,3 +342,79 @@ def test_a_change_feed_without_a_key_closes_before_it_opens() -> None:
     assert sorted(found, key=str) == [(1, 2, 2), (1, 3, 1), (1, None, 1), (2, None, 3)]
     with pytest.raises(FormatError, match="_change_type 'upsert' is not known"):
         feed.rows([change("upsert", 1, 4)])
+
+
+@pytest.mark.parametrize("sizes", [[4], [1, 1, 1, 1], [2, 2], [3, 1]])
+def test_each_delete_of_a_change_feed_without_a_key_ends_another_row(sizes: list[int]) -> None:
+    """Of equal rows: inserts at 9 and 10, deletes at 12 and 14; a third has nothing to delete."""
+    feed = rc.delta_changes("s", {"v": "int64"})
+    log = [("insert", 9), ("insert", 10), ("delete", 12), ("delete", 14)]
+    rows = [
+        {
+            "v": 1,
+            "_change_type": kind,
+            "_commit_version": at,
+            "_commit_timestamp": datetime.fromtimestamp(at, UTC),
+        }
+        for kind, at in log
+    ]
+    live = rc.session(feed.stream)
+    for size in sizes:
+        live.push("s", feed.rows(rows[:size]))
+        rows = rows[size:]
+        state, live = live.snapshot(), rc.session(feed.stream)
+        live.restore(state)
+    found = live.history().to_arrow().to_pylist()
+    assert sorted((row["_vs"].second, row["_ve"].second) for row in found) == [(9, 14), (10, 12)]
+    again = {"v": 1, "_change_type": "delete", "_commit_version": 15}
+    with pytest.raises(StreamError, match=r"s: row \d+: closes an event that is not open"):
+        live.push("s", feed.rows([again | {"_commit_timestamp": datetime.fromtimestamp(15, UTC)}]))
+
+
+def test_every_message_has_its_own_form() -> None:
+    """Envelopes by themselves and beside their schema, in one batch, as a list, as text and as a table."""
+    orders = rc.debezium("s", {"id": "int64", "state": "string"}, key="id")
+    log = [message("c", None, {"id": i, "state": "new"}, i, i) for i in (1, 2, 3)]
+    log += [message("d", {"id": 1, "state": "new"}, None, 4, 4), message("d", {"id": 2}, None, 5, 5)]
+    for wrapped in ([1, 3], [0, 2, 4], [0], [4]):
+        mixed: list[Any] = [{"schema": {}, "payload": m} if i in wrapped else m for i, m in enumerate(log)]
+        mixed.insert(2, {"payload": None})
+        tabular = pa.Table.from_pylist(
+            [dict.fromkeys(("op", "before", "after", "source", "payload")) | m for m in mixed]
+        )
+        for data in (mixed, [json.dumps(m) for m in mixed], tabular):
+            found = rc.run(orders.stream, {"s": orders.rows(data)}).history().to_events()
+            assert sorted((e.payload["id"], e.vs, e.ve) for e in found) == [
+                (1, 1_000, 4_000),
+                (2, 2_000, 5_000),
+                (3, 3_000, rc.FOREVER),
+            ]
+
+
+@pytest.mark.parametrize("makes", [list, pa.Table.from_pylist])
+@pytest.mark.parametrize("bad", [{"id": 7}, message("x", None, {"id": 1, "state": "a"}, 2) | {"op": None}])
+def test_a_message_that_says_no_change_is_refused_among_others(makes: Any, bad: dict[str, Any]) -> None:
+    orders = rc.debezium("s", {"id": "int64", "state": "string"}, key="id")
+    good = message("c", {"id": 1, "state": "a"}, {"id": 1, "state": "a"}, 1)
+    if makes is not list and "op" not in bad:
+        bad = {"payload": good | bad | {"op": None}}
+    with pytest.raises(FormatError, match="row 2: a message without op is no change of a row"):
+        orders.rows(makes([good | {"payload": None} if makes is not list else good, bad]))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_row_of_a_dimension_that_was_never_true_changes_nothing(order: Any, together: bool) -> None:
+    sites = rc.scd2("sites", {"site": "string", "tier": "int64"}, key="site", deleted="gone")
+    row = {"site": "CERN", "valid_from": 3, "gone": False}
+    rows = [
+        row | {"tier": 1, "valid_to": 8, "is_current": False},
+        row | {"tier": 0, "valid_to": 3, "is_current": False},
+    ]
+    live, came = rc.session(sites.stream), [rows[at] for at in order]
+    for part in [came] if together else [[one] for one in came]:
+        live.push("sites", sites.rows(part))
+    (event,) = live.history().to_events()
+    assert (event.payload["tier"], event.vs, event.ve) == (1, 3, 8)
+    live.push("sites", sites.rows([rows[1] | {"gone": True}]))
+    assert not live.history().to_events()

@@ -201,6 +201,54 @@ def test_an_attach_that_is_refused_changes_nothing() -> None:
     assert len(session.history()) == 1
 
 
+text = rc.source("s", {"k": "string", "v": "string"})
+number = rc.col("v").cast("int64")
+ROW_STEPS = {
+    "select": text.select("k", v=number),
+    "where": text.where(number > 0),
+    "two steps": text.where(rc.col("k") != "x").with_columns(v=number * 2).agg(t=rc.sum("v")),
+    "key": text.group_by(n=number).agg(c=rc.count()),
+    "argument": text.group_by("k").tumbling(5).agg(t=rc.sum(number), speculate="eager"),
+    "argument of a selection": text.agg(t=rc.max(number), speculate="eager"),
+    "lifetime": text.with_columns(began=rc.start()).where(number > 0).shift(2),
+    "times": text.select("k", long=rc.lifetime() * number),
+    "union": text.union(text.where(number > 0)),
+    "function": text.map(lambda row: {"v": int(row["v"])}, {"v": "int64"}, per_row=True),
+}
+
+
+@pytest.mark.parametrize("batch_size", [1, 100])
+@pytest.mark.parametrize("query", ROW_STEPS.values(), ids=ROW_STEPS)
+def test_a_row_that_breaks_an_expression_changes_nothing(query: rc.Stream, batch_size: int) -> None:
+    """The push is refused with source and row, and the session goes on as one that never got it."""
+    session, other = rc.session(query, batch_size=batch_size), rc.session(query, batch_size=batch_size)
+    good = [rc.Insert({"k": "a", "v": "1"}, 0, 9), rc.Insert({"k": "b", "v": "2"}, 2, 4), rc.Cti(1)]
+    bad = [rc.Insert({"k": "a", "v": "3"}, 5, 6), rc.Cti(3), rc.Insert({"k": "a", "v": "three"}, 5, 6)]
+    more = [rc.Retract({"k": "a", "v": "1"}, 0, 9, 6), rc.Insert({"k": "b", "v": "4"}, 5, 8), rc.Cti(12)]
+    for each in (session, other):
+        each.push("s", good)
+    before = told(session)
+    with pytest.raises(rc.StreamError, match=r"^s: row 6: .*three"):
+        session.push("s", bad)
+    assert told(session) == before
+    for each in (session, other):
+        each.push("s", more)
+    assert session.history().to_events() == other.history().to_events()
+    assert session.read().elements() == other.read().elements()
+
+
+def test_what_is_looked_at_is_computed_once() -> None:
+    calls = list[int]()
+
+    def count(row: dict[str, Any]) -> dict[str, Any]:
+        calls.append(row["v"])
+        return row
+
+    session = rc.session(s.map(count, s.schema, per_row=True).agg(n=rc.sum("v"), speculate="eager"))
+    session.push("s", [*GOOD, rc.Cti(1)])
+    assert len(calls) == len(GOOD)
+
+
 class Fails:
     """A function that fails when told to, once."""
 
@@ -215,8 +263,8 @@ class Fails:
 
 
 def started(fails: Fails) -> Session:
-    mapped = s.map(fails, s.schema, per_row=True)
-    return rc.session(out=mapped.group_by("k").agg(t=rc.sum("v"), speculate="eager"), raw=s)
+    totals = s.group_by("k").agg(t=rc.sum("v"), speculate="eager")
+    return rc.session(out=totals.map(fails, totals.schema, per_row=True), raw=s)
 
 
 def failed(fails: Fails, why: BaseException | None = None) -> tuple[Session, dict[str, pa.Table]]:
@@ -292,7 +340,8 @@ def test_output_is_released_last() -> None:
     def angry(row: dict[str, Any]) -> dict[str, Any]:
         return {"k": row["k"], "v": 6 // row["v"]}
 
-    session = rc.session(s.map(angry, s.schema, per_row=True), batch_size=1)
+    # Above a join, where it is not known beforehand which rows come.
+    session = rc.session(s.join(s, on="k", how="semi").map(angry, s.schema, per_row=True), batch_size=1)
     session.push("s", GOOD)
     chunks = session.snapshot()
     with pytest.raises(rc.RecensionError, match="ZeroDivisionError"):

@@ -19,11 +19,13 @@ from recension.core.formats.change_feeds import (
     LOG_VERSION,
     ROW_FROM,
     Envelopes,
+    Scd2Columns,
 )
 from recension.core.history import History
 from recension.core.validity import Policy
 from recension.plan.keyed import ChangesByKey, RowSource
 from recension.plan.schemas import IntoSchema, IntoType, schema_of
+from recension.plan.source import Source
 
 INSTANTS = pa.timestamp("us", "UTC")  # what a message of Debezium says in milliseconds
 
@@ -81,18 +83,14 @@ class DeltaChanges(Feed):
 class Scd2(Feed):
     """Rows of a table with intervals."""
 
-    start: str = "valid_from"
-    end: str = "valid_to"
-    current: str | None = "is_current"
-    extra: tuple[str, ...] = ()
+    columns: Scd2Columns
 
     def rows(self, data: Any) -> Any:
-        named = (self.schema, self.start, self.end, self.current, self.extra)
         if _is_spark(data):
             from recension.runners.spark.change_feeds import scd2_rows
 
-            return scd2_rows(data, *named)
-        return change_feeds.scd2_rows(data, *named, self.name)
+            return scd2_rows(data, self.columns)
+        return change_feeds.scd2_rows(data, self.columns, self.name)
 
 
 def debezium(
@@ -146,8 +144,8 @@ def delta_changes(
     """Delta's change feed: ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
 
     Rows are ordered by their commits, and each begins at the latest commit time up to it. Without a key, a
-    row is valid from the commit that inserts it to the commit that deletes it; if there are equal rows, any
-    one of them ends. On Spark such a feed has no CTIs: ``advance_time`` makes them.
+    row is valid from the commit that inserts it to the commit that deletes it; of equal rows the one that was
+    inserted last ends first. On Spark such a feed has no CTIs: ``advance_time`` makes them.
 
     >>> import datetime as dt
     >>> import recension as rc
@@ -163,9 +161,9 @@ def delta_changes(
     """
     if not key:
         columns = _log_schema(schema, "delta_changes")
-        return DeltaChanges(
-            name, columns, (), source(name, columns, on_violation=on_violation, times=INSTANTS)
-        )
+        rows = source(name, columns, on_violation=on_violation, times=INSTANTS).plan
+        assert isinstance(rows, Source)
+        return DeltaChanges(name, columns, (), Stream(replace(rows, closes_once=True)))
     columns, keys = _log_schema(schema, "delta_changes"), key_names(key, "delta_changes(key=)")
     return DeltaChanges(name, columns, keys, _log(name, columns, keys, on_violation))
 
@@ -186,6 +184,7 @@ def scd2(
     """A table of slowly changing dimensions, type 2, as it grows: rows come again when they get an end.
 
     A row is identified by its key and its start. If ``current`` is true it has no end, whatever ``end`` is.
+    A row whose end is its start is ignored, unless ``deleted`` is true.
 
     >>> import recension as rc
     >>> sites = rc.scd2("sites", {"site": "string", "tier": "int64"}, key="site")
@@ -220,7 +219,13 @@ def scd2(
     )
     row_columns = records.plan.inputs[0].schema.names
     extra = tuple(column for column in row_columns if column not in stated)
-    return Scd2(name, columns, keys, records.drop(ROW_FROM), start, end, current, extra)
+    return Scd2(
+        name,
+        columns,
+        keys,
+        records.drop(ROW_FROM),
+        Scd2Columns(columns, start, end, current, deleted, extra),
+    )
 
 
 def to_scd2(

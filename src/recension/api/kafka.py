@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 from recension.core.errors import RecensionError, TimeError, suggest_name
 from recension.core.ticks import DurationLike, duration
 from recension.core.wall_clock import Clock, now
-from recension.runners.kafka.service import InputTopic, OutputTopic, Service
+from recension.runners.kafka.output import OutputTopic
+from recension.runners.kafka.service import InputTopic, Service
 from recension.runners.local import Session
 
 __all__ = ["InputTopic", "OutputTopic", "Service", "service"]

@@ -106,6 +106,7 @@ def open_inputs(
             start=known[name].start,
             end=known[name].end,
             is_timeless=known[name].time_columns.is_timeless,
+            closes_once=known[name].closes_once,
             envelopes=envelopes_of(known[name]),
             on_violation=known[name].on_violation,
             check_orphans=name not in unchecked_sources and not known[name].are_rows,

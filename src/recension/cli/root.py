@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -169,12 +169,18 @@ def _build_command(_loaded: int) -> Any:
 def _open_standard_files() -> None:
     """Open standard files that the caller has closed, to nowhere; escape text that a terminal cannot show.
 
-    Otherwise the next opened file would get their numbers, and with it the printed text.
+    Otherwise the next opened file would get their numbers, and with it the printed text. Standard output
+    without a buffer gets one: Python ignores there that a write was cut short, and nobody would see that the
+    rest of an answer is lost.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # Never closed: it is in use for as long as the process is.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    raw = getattr(sys.stdout, "buffer", None)
+    if sys.stdout is sys.__stdout__ and isinstance(raw, io.RawIOBase):
+        encoding = getattr(sys.stdout, "encoding", None)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, line_buffering=True)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -198,8 +204,10 @@ def _report_os_error(why: OSError) -> int:
 
 
 def _discard_output() -> None:
-    # The interpreter must not try to flush what nobody takes.
+    # Neither the interpreter nor a later call must try to flush what nobody takes.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):
+        sys.stdout.flush()
 
 
 def _refuse(reason: str) -> int:

@@ -3,12 +3,19 @@
 ``open(p, vs)`` is an insert that never ends. ``close(p, ve)`` ends the most recent open event of payload
 ``p`` at ``ve``; another close of it revises that end, and one at its very start takes the event away.
 
+In feeds in which an end stands once it was given (``once``), each of equal events has a close of its own,
+the one opened last the next. They are told apart by their level: how many are open, itself included. On each
+level one event is open at a time.
+
+    level 2           open(3) ---- close(5)
+    level 1   open(1) ---------------------- close(7)
+
 Assumes     elements come in arrival order; open and close may stand beside any other kind.
 Guarantees  each open becomes an insert and each close a retraction of the event as it stands (an insert,
             if the event had been taken away). A close of nothing, or before the start, is a fault.
-State       start and end of the last open event of each payload, until a CTI has passed its end, or the time
-            before which the caller ignores changes. What closes an event that is gone because of the latter
-            is dropped and counted: it may be late, or have no event at all.
+State       start and end of the last open event of each payload (and level), until a CTI has passed its end,
+            or the time before which the caller ignores changes. What closes an event that is gone because of
+            the latter is dropped and counted: it may be late, or have no event at all.
 Cost        O(b log s) for a batch of b rows and s events held.
 Source      LMerge technical report, Example 3.
 """
@@ -49,12 +56,13 @@ class OpenClose(DroppedElements):
     With another policy than ``raise``, faulty rows are dropped, counted by reason and kept in
     ``dropped`` (a close stands there as a retraction of an event without end). With ``drop`` so is what
     comes too late for a CTI: the next close of the same event must know which end still stands. With
-    ``adjust`` the `Checker` moves such elements, and follows what it has moved.
+    ``adjust`` the `Checker` moves such elements, and follows what it has moved. With ``once`` a close of
+    what has ended is a fault.
     """
 
-    def __init__(self, policy: Policy = "raise") -> None:
+    def __init__(self, policy: Policy = "raise", *, once: bool = False) -> None:
         super().__init__()
-        self._policy = policy
+        self._policy, self._once = policy, once
         self._open = _OpenEvents()
         self._frontier = self._no_effect_before = BEGINNING
         self._has_forgotten = False
@@ -96,8 +104,10 @@ class OpenClose(DroppedElements):
         if batch.last_kind < OPEN:
             return TranslatedBatch(batch, frontier)
         rows, faults = np.flatnonzero(batch.kind >= OPEN), _FaultyRows()
-        sorted_rows = _sort_toggles(batch, rows, self._frontier, self._open, placed)
-        toggles = self._drop_faulty(sorted_rows, faults)
+        fresh = _toggles(batch, rows, self._frontier, placed)
+        if self._policy == "drop":
+            fresh = faults.drop(fresh, fresh.is_open & (fresh.start < fresh.frontier), LATE)
+        toggles = self._drop_faulty(self._lay_out(fresh), faults)
         self._report(faults, batch, first_row, file, kind, placed)
         events, kept = toggles.last_of_each(), np.ones(len(batch), np.bool_)
         kept[rows] = False
@@ -139,6 +149,7 @@ class OpenClose(DroppedElements):
                 "frontier": [self._frontier],
                 "no_effect_before": [self._no_effect_before],
                 "has_forgotten": [self._has_forgotten],
+                "most_levels": [self._open.most_levels],
             }
         )
         return {"open": self._open.snapshot(), "open_until": until}
@@ -149,13 +160,32 @@ class OpenClose(DroppedElements):
         self._no_effect_before = chunks["open_until"]["no_effect_before"][0].as_py()
         self._has_forgotten = chunks["open_until"]["has_forgotten"][0].as_py()
         self._open.restore(chunks["open"], max(self._frontier, self._no_effect_before))
+        until = chunks["open_until"]
+        # States from before there were levels do not say it.
+        self._open.most_levels = until["most_levels"][0].as_py() if "most_levels" in until.column_names else 1
+
+    def _lay_out(self, fresh: Toggles) -> Toggles:
+        """These rows by payload and level, after what is known of these events."""
+        keys = distinct(fresh.key)
+        known = self._open.find_events(keys)
+        if not self._once:
+            return _in_order([known, fresh])
+        depth = self._open.depths(keys, known)[np.searchsorted(keys, fresh.key)]
+        ignored = ~fresh.is_open & (self._policy == "drop") & (fresh.end < fresh.frontier)
+        while True:
+            level = _levels(fresh, depth, ignored)
+            self._open.most_levels = max(self._open.most_levels, int(level.max(initial=1)))
+            on_level = replace(fresh, key=_key_on_level(fresh.key, level))
+            toggles = _in_order([self._open.find_events(distinct(on_level.key)), on_level])
+            # A close before its start ends nothing: later rows of its payload may have other levels.
+            early = np.isin(fresh.row, toggles.row[toggles.is_early()]) & ~ignored
+            if self._policy == "raise" or not bool(early.any()):
+                return toggles
+            at = np.flatnonzero(early)
+            ignored[at[np.append(True, fresh.key[at[1:]] != fresh.key[at[:-1]])]] = True
 
     def _drop_faulty(self, toggles: Toggles, faults: _FaultyRows) -> Toggles:
         """The rows that stand, each close with the start of its event."""
-        if self._policy == "drop":
-            toggles = faults.drop(
-                toggles, toggles.is_open & (toggles.row >= 0) & (toggles.start < toggles.frontier), LATE
-            )
         toggles = faults.drop(toggles, toggles.opener() < 0, GONE if self._has_forgotten else NOT_OPEN)
         toggles = replace(toggles, start=toggles.start[toggles.opener()])
         is_early = ~toggles.is_open & (toggles.end < toggles.start)
@@ -163,7 +193,7 @@ class OpenClose(DroppedElements):
         if self._policy == "adjust":
             toggles = replace(toggles, output_end=np.maximum(toggles.output_end, toggles.frontier))
         # That an end is final comes first: in a later batch nothing else would be known of the event.
-        is_final = toggles.is_final(is_early | is_late)
+        is_final = toggles.is_final(is_early | is_late, once=self._once)
         reasons = {NOT_OPEN: is_final, BEFORE_START: is_early & ~is_final}
         return faults.drop_any(toggles, reasons | {LATE: is_late & ~is_early & ~is_final})
 
@@ -223,9 +253,8 @@ class _FaultyRows:
         return toggles.take(~np.logical_or.reduce(list(bad.values())))
 
 
-def _sort_toggles(
-    batch: EventBatch, rows: Index, frontier: int, known: _OpenEvents, placed: PlacedRows | None
-) -> Toggles:
+def _toggles(batch: EventBatch, rows: Index, frontier: int, placed: PlacedRows | None) -> Toggles:
+    """The open and close rows of a batch by payload."""
     is_open = batch.kind[rows] == OPEN
     end = np.where(is_open, FOREVER, batch.ve[rows])
     keys = row_hash(take_rows(batch.payload, rows), len(rows))
@@ -234,8 +263,33 @@ def _sort_toggles(
     else:
         keys, before = combine(keys, placed.salt[rows]), placed.before[rows]
     fresh = Toggles(keys, rows, is_open, batch.vs[rows], end, end, before)
-    toggles = _concat([known.find_events(distinct(keys)), fresh])
-    return toggles.take(np.argsort(toggles.key, kind="stable"))
+    return fresh.take(np.argsort(keys, kind="stable"))
+
+
+def _levels(fresh: Toggles, depth: Index, ignored: Mask) -> Index:
+    """The level of each row; ``depth`` is how many events of its payload are open before the first of them.
+
+    An open adds one and a close takes one away, if there is one: a sum that is lifted to 0 where it falls
+    below.
+    """
+    size = len(fresh.key)
+    step = np.where(fresh.is_open, 1, np.where(ignored, 0, -1))
+    starts = np.append(True, fresh.key[1:] != fresh.key[:-1])[:size]
+    group, first = np.cumsum(starts) - 1, np.flatnonzero(starts)
+    total = np.cumsum(step)
+    total -= (total[first] - step[first] - depth[first])[group]
+    # No minimum of one payload reaches into the next.
+    apart = group * (2 * size + 2 + int(depth.max(initial=0)))
+    lowest = np.minimum.accumulate(np.minimum(total, 0) - apart) + apart
+    after = total - lowest
+    level: Index = np.where(fresh.is_open, after, np.where(ignored, np.maximum(after, 1), after + 1))
+    return level
+
+
+def _key_on_level(keys: Hashes, level: Index) -> Hashes:
+    """The keys of events on these levels; on level 1 that of the payload."""
+    above = level > 1
+    return np.where(above, combine(keys, level.astype(np.int64)), keys) if bool(above.any()) else keys
 
 
 def _rewrite(batch: EventBatch, toggles: Toggles) -> EventBatch:
@@ -265,7 +319,7 @@ def _to_elements(rows: EventBatch) -> EventBatch:
 
 @record
 class Toggles:
-    """Open and close rows by payload, then by arrival, each with the CTI before it.
+    """Open and close rows by payload (and level), then by arrival, each with the CTI before it.
 
     An end that came too late for its CTI may be another in the output: it is moved there. What is remembered
     from earlier batches stands as an open (``row`` -1) before the rows of its payload.
@@ -292,14 +346,22 @@ class Toggles:
         """For each close the end that its event had until then."""
         return np.append(np.int64(FOREVER), self.end[:-1])
 
-    def is_final(self, ignored: Mask) -> Mask:
+    def is_early(self) -> Mask:
+        """Which closes end their event before its start."""
+        opener = self.opener()
+        early: Mask = ~self.is_open & (opener >= 0) & (self.end < self.start[opener])
+        return early
+
+    def is_final(self, ignored: Mask, *, once: bool) -> Mask:
         """Which closes find their event ended before a CTI; once one does, all later ones of it do.
 
-        What is ignored ends nothing.
+        What is ignored ends nothing. With ``once`` every end is final.
         """
         last = np.maximum.accumulate(np.where(ignored, 0, np.arange(len(self.key))))
         end_before = np.append(np.int64(FOREVER), self.output_end[last][:-1])
         has_ended = (end_before < self.frontier) | (self.frontier == FOREVER)
+        if once:
+            has_ended |= end_before != FOREVER
         fails = np.cumsum(~self.is_open & has_ended)
         final: Mask = ~self.is_open & (fails > fails[self.opener()])
         return final
@@ -310,7 +372,10 @@ class Toggles:
 
 
 class _OpenEvents(SortedRuns):
-    """The last open event of each payload, known by hash, as long as it can be closed."""
+    """The last open event of each payload (and level), known by hash, as long as it can be closed."""
+
+    most_levels = 1
+    """So many levels there were at most."""
 
     def __init__(self) -> None:
         types = {"key": np.uint64, "start": np.int64, "end": np.int64, "output_end": np.int64}
@@ -323,13 +388,29 @@ class _OpenEvents(SortedRuns):
         row, is_open, frontier = np.full(size, -1), np.ones(size, np.bool_), np.full(size, BEGINNING)
         return Toggles(row=row, is_open=is_open, frontier=frontier, **found)
 
+    def depths(self, keys: Hashes, first: Toggles) -> Index:
+        """How many events of these (sorted) payloads are open; ``first`` are those on level 1.
+
+        They are found by halving: below the last level with an open event there is one on each.
+        """
+        low = np.isin(keys, first.key[first.end == FOREVER]).astype(np.int64)
+        high = np.where(low > 0, self.most_levels, 0)
+        while bool((is_unknown := low < high).any()):
+            middle = (low + high + 1) // 2
+            on_level = _key_on_level(keys, middle)
+            found = self.find_rows(distinct(on_level[is_unknown]))
+            is_open = np.isin(on_level, found["key"][found["end"] == FOREVER])
+            low = np.where(is_unknown & is_open, middle, low)
+            high = np.where(is_unknown & ~is_open, middle - 1, high)
+        return low
+
     def put(self, events: Toggles) -> None:
         """Remember the events of these (sorted) payloads instead of earlier ones."""
         self.push(events.key, events.start, events.end, events.output_end, is_run=True)
 
 
-def _concat(parts: list[Toggles]) -> Toggles:
-    """All rows of several parts, one after the other."""
-    return Toggles(
-        *(np.concatenate([getattr(toggles, field.name) for toggles in parts]) for field in fields(Toggles))
-    )
+def _in_order(parts: list[Toggles]) -> Toggles:
+    """All rows of several parts by their keys, those of one key part by part."""
+    names = [field.name for field in fields(Toggles)]
+    toggles = Toggles(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return toggles.take(np.argsort(toggles.key, kind="stable"))

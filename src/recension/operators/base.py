@@ -83,6 +83,17 @@ class Operator(ABC):
         """The wall clock shows ``now``, in microseconds: the time of all that comes next."""
         return self.emit(self.out_cti)
 
+    def look(self, port: int, batch: EventBatch) -> EventBatch | None:
+        """Raise what `on_batch` would raise of a row by itself; nothing changes.
+
+        A step that reads rows only gives what `on_batch` will give for this very batch, and remembers it.
+        None: what comes out is not known.
+        """
+        return None
+
+    def forget_looked(self) -> None:
+        """What was remembered by `look` is not needed any more."""
+
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """No reader needs events whose final end is before ``t``: what is then not needed of each input?
 

@@ -66,18 +66,37 @@ class TimedSpan(Operator):
         self._gate, self._rewrite, self._rule = gate, rewrite, rule
         self._open = OpenStarts() if holds else None
         self._may_lengthen = may_lengthen
+        self._looked: list[tuple[EventBatch, EventBatch, EventBatch]] = []
         self.shards_share_ctis = not holds
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        batch, output = self._take_looked(batch) or self._compute(batch)  # first: it may refuse an event
+        if self._open is not None and len(batch):
+            self._open.change(batch.vs, old_end(batch), new_end(batch))
+        return output
+
+    def look(self, port: int, batch: EventBatch) -> EventBatch | None:
+        passing, output = self._compute(batch)
+        self._looked.append((batch, passing, output))
+        return output
+
+    def forget_looked(self) -> None:
+        self._looked = []
+
+    def _take_looked(self, batch: EventBatch) -> tuple[EventBatch, EventBatch] | None:
+        for place, (looked, *found) in enumerate(self._looked):
+            if looked is batch:
+                del self._looked[place]
+                return found[0], found[1]
+        return None
+
+    def _compute(self, batch: EventBatch) -> tuple[EventBatch, EventBatch]:
+        """The elements that pass the gate, and what becomes of them."""
         if self._gate is not None and len(batch):
             batch = batch.filter(self._gate(batch.payload, batch.vs))
         if not len(batch):
-            return empty(self.schema)
-        was, now = old_end(batch), new_end(batch)
-        output = self._change(batch, was, now)  # first: it may refuse an event
-        if self._open is not None:
-            self._open.change(batch.vs, was, now)
-        return output
+            return batch, empty(self.schema)
+        return batch, self._change(batch, old_end(batch), new_end(batch))
 
     def _change(self, batch: EventBatch, was: Ticks, now: Ticks) -> EventBatch:
         if bool((batch.kind == INSERT).all()):

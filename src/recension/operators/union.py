@@ -39,6 +39,9 @@ class Union(Operator):
             return batch
         return replace(batch, payload=batch.payload.select(self.schema.names))
 
+    def look(self, port: int, batch: EventBatch) -> EventBatch | None:
+        return self.on_batch(port, batch)
+
     def on_cti(self, port: int, t: int) -> Output:
         self._ctis[port] = max(int(self._ctis[port]), t)
         return self.emit(int(self._ctis.min()))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Mask
 from recension.plan.expressions import Expression
+from recension.plan.expressions.tree import calls_functions
 from recension.plan.expressions.values import values_of
 
 Kernel: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBatch]]
@@ -69,6 +70,11 @@ class Projection:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     @cached_property
+    def never_fails(self) -> bool:
+        """Does it read columns as they are?"""
+        return all(computed.column is not None for computed in self._expressions)
+
+    @cached_property
     def _expressions(self) -> list[Expression]:
         return [computed for _, computed in self.outputs]
 
@@ -93,6 +99,11 @@ class ComputedColumn:
     value: Expression
     kind: pa.DataType
 
+    @property
+    def never_fails(self) -> bool:
+        """Does it read a column as it is, or call a function, which is not called twice for one row?"""
+        return self.value.column is not None or calls_functions(self.value.tree)
+
     def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
         """One value a row."""
         if self.value.column is not None:
@@ -106,6 +117,11 @@ class ComputedTogether:
 
     values: tuple[Expression, ...]
     kinds: tuple[pa.DataType, ...]
+
+    @property
+    def never_fails(self) -> bool:
+        """As of `ComputedColumn`."""
+        return all(ComputedColumn(*one).never_fails for one in zip(self.values, self.kinds, strict=True))
 
     def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
         """One struct a row; none is null."""

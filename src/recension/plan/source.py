@@ -51,8 +51,8 @@ class Leaf(Node):
 
 
 # Fields that sources did not always have, and how they are written where nothing is said.
-_LATER: Final = ("times", "partition", "order", "partitions", "idle", "run", "sequence")
-_UNSAID: Final = (None, ("tuple",), (tuple,))
+_LATER: Final = ("times", "partition", "order", "partitions", "idle", "run", "sequence", "closes_once")
+_UNSAID: Final = (None, ("tuple",), (tuple,), ("bool", "False"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,8 @@ class Source(Leaf):
     """The column that says which run of its producer sent an element."""
     sequence: tuple[str, ...] = ()
     """The columns in which the producer numbers the elements of a run."""
+    closes_once: bool = False
+    """Does each of equal events have a close of its own? Else another close revises the last end."""
 
     are_rows: ClassVar[bool] = False
     """Are its inserts rows, of which a step above makes a stream? Then they may begin before a CTI,

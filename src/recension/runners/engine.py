@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -73,17 +74,37 @@ class Engine:
                 continue
             started = time.perf_counter()
             arrivals = self._arrivals(number, vertex, flows)
-            try:
+            with _named_errors(vertex):
                 out = drive(operator, arrivals, at)
-            except RecensionError:
-                raise
-            except Exception as why:
-                raise RecensionError(f"{vertex.name}: {describe_error(why)}") from why
             if out:
                 flows[number] = out
             self._note_work(number, operator, out, time.perf_counter() - started)
         self._feedback.send()
         return flows
+
+    def look(self, source: int, changes: EventBatch) -> None:
+        """Raise what steps would raise that read rows only, as far as they see these; nothing changes.
+
+        What those steps give is remembered: it is not computed again if this very batch comes.
+        """
+        coming: dict[int, EventBatch] = {source: changes}
+        for number in self._order:
+            vertex, operator = self._vertices[number], self._vertices[number].operator
+            ports = [port for port, i in enumerate(vertex.inputs) if i in coming]
+            if operator is None or len(ports) != 1:
+                continue
+            started = time.perf_counter()
+            with _named_errors(vertex):
+                found = operator.look(ports[0], coming[vertex.inputs[ports[0]]])
+            self._metrics[number].seconds += time.perf_counter() - started
+            if found is not None:
+                coming[number] = found
+
+    def forget_looked(self) -> None:
+        """What `look` remembered is not needed any more."""
+        for number in self._order:
+            if (operator := self._vertices[number].operator) is not None:
+                operator.forget_looked()
 
     def _arrivals(self, number: int, vertex: Vertex, flows: Mapping[int, Flow]) -> list[tuple[int, Flow]]:
         """What comes in at each port, less what feedback says nobody wants."""
@@ -233,6 +254,17 @@ class Engine:
     def restore(self, chunks: Chunks) -> None:
         """Become the engine whose snapshot this is; `require_same` has looked at it."""
         restore_all([self._vertices[number].operator for number in self._order], chunks)
+
+
+@contextmanager
+def _named_errors(vertex: Vertex) -> Iterator[None]:
+    """Errors that are not ours say in which step they were."""
+    try:
+        yield
+    except RecensionError:
+        raise
+    except Exception as why:
+        raise RecensionError(f"{vertex.name}: {describe_error(why)}") from why
 
 
 def in_order(vertices: Sequence[Vertex], outputs: Iterable[int]) -> list[int]:

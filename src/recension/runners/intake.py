@@ -123,7 +123,7 @@ class Intake:
     def __init__(self, source: Source, *, check_orphans: bool = True, times: OneKind | None = None) -> None:
         self._source, self._times = source, times or OneKind()
         self._decoder = Decoder(source.columns, source.on_violation)
-        self._openclose = OpenClose(source.on_violation)
+        self._openclose = OpenClose(source.on_violation, once=source.closes_once)
         # A source declared free of retractions needs no memory of what could be retracted.
         self._takes_retractions = not (source.declared.is_insert_only or source.are_rows)
         orphans = check_orphans and self._takes_retractions

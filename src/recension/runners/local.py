@@ -197,14 +197,16 @@ class Session(LockedSession):
         list of elements it may be a list too. Data of several partitions may be given as ``{partition:
         data}``. ``heard`` is for shards: what they know of the rows of all shards.
 
-        A push is refused as a whole, and the session continues as if it had not happened. After an error in a
-        step of a query the session refuses every call except `restore`.
+        A push is refused as a whole, and the session continues as if it had not happened: also if an
+        expression or a function that reads one row only fails on a row. After an error in any other step the
+        session refuses every call except `restore`.
         """
         with self._lock.hold("push"):
             intake = self._run.intake(source)
             try:
                 push = intake.judge(data, self._run.arrive(source, partition, heard=heard))
                 self._run.check_push(source, push)
+                self._run.look(source, push)
                 with self._step():
                     self._run.feed(source, self._run.take(source, push))
             except StreamError as why:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, empty
-from recension.core.errors import RecensionError, StreamError
+from recension.core.errors import RecensionError, StreamError, describe_error, first_failure, first_line
 from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, OneKind, TimesInMessages, kind_of
@@ -72,6 +72,8 @@ class QueryRun:
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self.closes_inputs = False
+        # What the last push gives, in batches, as steps that read rows only have seen it.
+        self._looked: list[Flow] = []
         self._observer: StepObserver | None = None
         self._has_begun = False
 
@@ -165,6 +167,65 @@ class QueryRun:
             for vertex in self.vertices_of([source]):
                 self.engine.check_last(vertex, push.stream)
 
+    def look(self, source: str, push: Push) -> None:
+        """Refuse a row that a step cannot compute anything of, while nothing has changed.
+
+        Steps that read rows only work here: what they give is kept for `feed`, if it gets the same rows.
+        """
+        self._forget_looked()
+        if self.plan.sources[source].are_rows or push.is_only_ctis or not len(push.batch):
+            return
+        vertex, parts = self.plan.source_vertices[source], self._cut(push.batch)
+        with TimesInMessages(self.times.kind if push.kind is None else push.kind):
+            for number, flow in enumerate(map(flow_of, parts)):
+                changes = [batch.filter(batch.is_data()) for batch in flow.batches]
+                try:
+                    for batch in changes:
+                        self.engine.look(vertex, batch)
+                except Exception as why:
+                    self.engine.forget_looked()
+                    if not self.intakes[source].takes_all:  # perhaps a row that is left out
+                        return
+                    raise self._refuse_row(source, push, number * self._batch_size, changes[0], why) from why
+                self._looked.append(flow)
+        if push.placed is not None or self.plan.sources[source].on_violation == "adjust":
+            self._forget_looked()
+
+    def _forget_looked(self) -> None:
+        if self._looked:
+            self._looked = []
+            self.engine.forget_looked()
+
+    def _refuse_row(
+        self, source: str, push: Push, start: int, changes: EventBatch, why: Exception
+    ) -> StreamError:
+        """The error for the first row that fails; ``changes`` are the elements from row ``start`` on."""
+        vertex = self.plan.source_vertices[source]
+
+        def fails(size: int) -> bool:
+            nonlocal why
+            try:
+                self.engine.look(vertex, changes.slice(0, size))
+            except Exception as own:
+                why = own
+                return True
+            finally:
+                self.engine.forget_looked()
+            return False
+
+        at = first_failure(len(changes), fails)
+        row = start + int(np.flatnonzero(push.batch.is_data()[start:])[at])
+        number = row if push.placed is None else int(push.placed.row[row])
+        reason = first_line(why) if isinstance(why, RecensionError) else describe_error(why)
+        return StreamError(reason, file=source, row=push.first_row + number)
+
+    def _cut(self, batch: EventBatch) -> list[EventBatch]:
+        """In batches of the usual size."""
+        if len(batch) <= self._batch_size:
+            return [batch]
+        starts = range(0, len(batch), self._batch_size)
+        return [batch.slice(start, min(start + self._batch_size, len(batch))) for start in starts]
+
     def refuse_external(self, source: str, batch: EventBatch) -> None:
         """Refuse external CTIs that would meet a step which cannot make sense of them."""
         has_external = batch.last_kind >= EXTERNAL_CTI and bool((batch.kind == EXTERNAL_CTI).any())
@@ -196,24 +257,26 @@ class QueryRun:
             batch = self.intakes[source].take(push)
         except StreamError as why:
             raise RefusedError(why) from None
-        if len(batch) <= self._batch_size:
-            return [batch]
-        starts = range(0, len(batch), self._batch_size)
-        return [batch.slice(start, min(start + self._batch_size, len(batch))) for start in starts]
+        if len(batch) != len(push.batch):  # rows were left out
+            self._forget_looked()
+        return self._cut(batch)
 
     def feed(self, source: str, batches: Iterable[EventBatch]) -> None:
         """Let the engine work through valid elements, a step for each batch."""
         vertex = self.plan.source_vertices[source]
+        looked = iter(self._looked)
         if self.plan.sources[source].are_rows:
             batches = (part for batch in batches for part in _split_after_ctis(batch))
         paced = {at: flow_of(batch) for at, batch in self.intakes[source].take_paced().items()}
         for batch in batches:
             self._tick_steps()
             with TimesInMessages(self.times.kind):
-                flows = self.engine.step({vertex: flow_of(batch), **paced})
-            self._collect(flows)
+                given = next(looked, None) or flow_of(batch)
+                found = self.engine.step({vertex: given, **paced})
+            self._collect(found)
             self._warn_without_cti(source, vertex)
             paced = {}
+        self._forget_looked()
         self._follow_streams()
 
     def _follow_streams(self) -> None:

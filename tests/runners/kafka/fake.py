@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,10 @@ class FakeCluster:
         for name, partitions in topics.items():
             self.logs |= {(name, partition): [] for partition in range(partitions)}
         self.luck, self.sizes = random.Random(0), [0, 1, 3, 1000]
+        self.ids: dict[str, str] = {}
+        self.limits: dict[str, int] = {}
+        # Offsets that a compaction has removed.
+        self.compacted: set[tuple[str, int, int]] = set()
         self.left: int | None = None
 
     def step(self) -> None:
@@ -81,9 +85,24 @@ class FakeCluster:
 
 
 @dataclass
+class FakeFacts:
+    cluster: FakeCluster
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return {name: self.cluster.ids.get(name, name) for name in topics}
+
+    def limits(self, topics: Iterable[str]) -> dict[str, int]:
+        return {name: size for name, size in self.cluster.limits.items() if name in topics}
+
+
+@dataclass
 class FakeFetcher:
     cluster_of: FakeCluster
     at: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> FakeFacts:
+        return FakeFacts(self.cluster_of)
 
     def cluster(self) -> str:
         return "memory"
@@ -101,9 +120,11 @@ class FakeFetcher:
     def first_offset(self, place: TopicPartition, start: str) -> int:
         return 0 if start == "earliest" else self.ends(place)[1]
 
-    def highest_batch(self, topic: str, run: str) -> int:
-        last = [log[-1] for place, log in self.cluster_of.logs.items() if place[0] == topic and log]
-        found = [dict(message.headers()) for message in last]
+    def highest_batch(self, topic: str, run: str, since: Mapping[TopicPartition, int]) -> int:
+        logs = {place: log for place, log in self.cluster_of.logs.items() if place[0] == topic and log}
+        found = [
+            dict(message.headers()) for place, log in logs.items() for message in log[since.get(place, 0) :]
+        ]
         return max((int(one[BATCH]) for one in found if one[RUN].decode() == run), default=0)
 
     def start(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -128,7 +149,8 @@ class FakeFetcher:
 
     def _advance(self, place: TopicPartition, end: int) -> list[FakeMessage]:
         start, self.at[place] = self.at[place], end
-        return self.cluster_of.logs[place][start:end]
+        gone = self.cluster_of.compacted
+        return [one for one in self.cluster_of.logs[place][start:end] if one.place not in gone]
 
 
 @dataclass
@@ -169,7 +191,7 @@ def _cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """Topics in memory in the place of all brokers; every write to the disk is a step."""
     made = FakeCluster()
     monkeypatch.setattr(service, "Fetcher", lambda config: FakeFetcher(made))
-    monkeypatch.setattr(service, "Sender", lambda config, run: FakeSender(made, run))
+    monkeypatch.setattr(service, "Sender", lambda config, run, limits: FakeSender(made, run))
 
     def guard(owner: Any, name: str) -> None:
         step: Callable[..., Any] = getattr(owner, name)

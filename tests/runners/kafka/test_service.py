@@ -17,6 +17,8 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: recension[kafka]")
 
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from scripts.kafka_broker import Broker
 from tests.runners.kafka.serving import OUTPUT, open_service, query
 from tests.runners.kafka.topics import headers_of, history_of, new_name, read_all, without_repeats, write
@@ -152,6 +154,9 @@ def test_what_the_broker_has_no_longer_is_refused(broker: Broker, tmp_path: Path
     write(broker.address, topic, [{"_kind": "insert", "_vs": 1000, "_ve": 1001, "k": "a", "v": 1}])
     with open_service(broker.address, topic, out, str(tmp_path)) as live:
         live.run("end")
+    with open_service(broker.address, topic, out, str(tmp_path / "another")) as live:
+        live.run("end")  # another run wrote last
+    open_service(broker.address, topic, out, str(tmp_path)).close()
     with pytest.raises(
         rc.RecensionError, match=rf"topic {out}: has batch \d+ of this service, and the folder"
     ):
@@ -161,3 +166,37 @@ def test_what_the_broker_has_no_longer_is_refused(broker: Broker, tmp_path: Path
         open_service(broker.address, other, out, str(tmp_path))
     with pytest.raises(rc.RecensionError, match=r"no topic 'nothere'"):
         open_service(broker.address, "nothere", out, str(tmp_path / "new"))
+
+
+def test_a_megabyte_fits_as_far_as_the_topics_say(broker: Broker, tmp_path: Path) -> None:
+    """The client's own limit is lower than the topic's."""
+    names = ("rows", "answers", "dead")
+    topic, out, dead = (broker.create_topic(new_name(name), 1) for name in names)
+    big = {"at": 1, "who": "x" * 1_030_000}
+    settings = {"bootstrap.servers": broker.address, "message.max.bytes": 2_000_000}
+    producer = Producer(settings)
+    for value in (json.dumps(big).encode(), b"{" + b"y" * 1_030_000, b'{"at": 2, "who": "ann"}'):
+        producer.produce(topic, value=value)
+    assert producer.flush(30) == 0
+
+    def serve() -> None:
+        read = rc.kafka.InputTopic(topic, dead_letters=dead)
+        rows = rc.session(rc.source("rows", {"who": "string"}, start="at"))
+        with rc.kafka.service(
+            rows, broker.address, inputs={"rows": read}, outputs=out, folder=tmp_path
+        ) as live:
+            live.run("end")
+
+    serve()
+    assert [len(message.value()) > 1_000_000 for message in read_all(broker.address, out)] == [True, False]
+    assert [len(message.value()) for message in read_all(broker.address, dead)] == [1_030_001]
+    # The same names, and as many messages: but other topics.
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics([topic])[topic].result()
+    end = time.monotonic() + 30
+    while topic in admin.list_topics(timeout=30).topics and time.monotonic() < end:
+        time.sleep(0.1)
+    broker.create_topic(topic, 1)
+    write(broker.address, topic, [{"at": at, "who": "bob"} for at in range(5)])
+    with pytest.raises(rc.RecensionError, match=rf"^topic {topic} was deleted and made anew"):
+        serve()

@@ -168,10 +168,63 @@ LOST_FILES = QUERY_HEAD.format("batch 2 doesn't exist")
 )
 def test_a_damaged_checkpoint(told: str, gist: str) -> None:
     assert reason_of(PySparkException(told)) == (
-        f"the checkpoint is damaged: {gist}; restore the checkpoint and its tables from the same backup, "
-        "or start with new ones"
+        f"the checkpoint is damaged: {gist}; `recension repair CHECKPOINT` says what is still good; or "
+        "restore the checkpoint and its tables from the same backup, or start with new ones"
     )
 
 
 def test_whatever_else_stops_a_query() -> None:
     assert reason_of(PySparkException(QUERY_HEAD.format("division by zero"))) == "division by zero"
+
+
+def _lost(cause: str) -> str:
+    """What Spark tells when it could not read the state, for whatever reason."""
+    return (
+        QUERY_HEAD.format("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. ")
+        + f"Caused by: {cause}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "said", "advice"),
+    [
+        (
+            'java.io.IOException: Cannot run program "chmod": error=24, Too many open files',
+            "too many open files",
+            "ulimit -n",
+        ),
+        (
+            "java.io.FileNotFoundException: /ck/state/0/0/7.changelog (Too many open files)",
+            "/ck/state/0/0/7.changelog: too many open files",
+            "ulimit -n",
+        ),
+        ("java.io.IOException: Input/output error", "input/output error", "log"),
+        ("java.io.IOException: error=12, Cannot allocate memory", "cannot allocate memory", "memory"),
+        (
+            "java.io.IOException: error=11, Resource temporarily unavailable",
+            "resource temporarily",
+            "ulimit -u",
+        ),
+        ("java.io.FileNotFoundException: /ck/state/0/0/7.zip (Permission denied)", "/ck/state", "user"),
+        ("org.rocksdb.RocksDBException: Read-only file system", "read-only file system", "writable"),
+    ],
+)
+def test_what_the_operating_system_refuses_is_no_damage(cause: str, said: str, advice: str) -> None:
+    told = reason_of(PySparkException(_lost(cause)))
+    assert told.startswith(said)
+    assert advice in told
+    assert told.endswith("the query goes on where it stopped") or "once it can be read" in told
+    assert "damaged" not in told
+    assert "\n" not in told
+
+
+def test_too_many_open_files_wherever_they_are_opened() -> None:
+    told = reason_of(PySparkException(IN_WORKER.replace("No space left on device", "Too many open files")))
+    assert told.startswith("/scratch/part: too many open files; raise the limit")
+
+
+@pytest.mark.parametrize(
+    "cause", ["java.net.ConnectException: Connection refused", "java.lang.OutOfMemoryError: Java heap space"]
+)
+def test_what_another_server_or_memory_lacks_is_no_damage(cause: str) -> None:
+    assert "damaged" not in reason_of(PySparkException(_lost(cause)))

@@ -114,3 +114,43 @@ def test_the_feeds_of_databases_as_data_frames(spark: Any) -> None:
     ).selectExpr("*", "timestamp_seconds(_commit_version) as _commit_timestamp")
     changed = rc.spark.batch(spark, delta.stream, {"orders": delta.rows(made)}).toArrow()
     assert sorted(changed["state"].to_pylist()) == ["new", "paid"]
+
+
+def test_feeds_with_both_forms_with_equal_rows_and_with_rows_that_were_never_true(spark: Any) -> None:
+    """Each message has its own form; of equal rows each delete ends another; an empty row is ignored."""
+    feed, row = rc.debezium("orders", ORDERS, key="id"), "struct<id:bigint,state:string>"
+    fields = {"op": "string", "before": row, "after": row, "source": "struct<ts_ms:bigint,lsn:bigint>"}
+    whole = f"struct<{','.join(f'{name}:{kind}' for name, kind in fields.items())}>"
+    changes = [("c", "a"), ("u", "b"), ("d", None)]
+    log = [
+        {
+            "op": op,
+            "before": None if op == "c" else {"id": 1, "state": "a"},
+            "after": None if op == "d" else {"id": 1, "state": state},
+            "source": {"ts_ms": at, "lsn": at},
+        }
+        for at, (op, state) in enumerate(changes, 1)
+    ]
+    forms = [log[0], {"payload": log[1]}, {"payload": None}, {"payload": log[2]}]
+    types = ", ".join(f"{name} {kind}" for name, kind in [*fields.items(), ("payload", whole)])
+    rows = feed.rows(spark.createDataFrame(forms, types))
+    found = rc.spark.batch(spark, feed.stream, {"orders": rows}).toArrow()
+    assert found["state"].to_pylist() == ["a", "b"]
+    assert found["_ve"].null_count == 0
+    assert_equivalent(found, rc.run(feed.stream, {"orders": feed.rows(forms)}).history())
+
+    bag = rc.delta_changes("bag", {"v": "int64"})
+    made = spark.createDataFrame(
+        [(1, kind, at) for kind, at in (("insert", 9), ("insert", 10), ("delete", 12), ("delete", 14))],
+        "v bigint, _change_type string, _commit_version bigint",
+    ).selectExpr("*", "timestamp_seconds(_commit_version) as _commit_timestamp")
+    ended = rc.spark.batch(spark, bag.stream, {"bag": bag.rows(made)}).toArrow().to_pylist()
+    assert sorted((row["_vs"].second, row["_ve"].second) for row in ended) == [(9, 14), (10, 12)]
+
+    sites = rc.scd2("sites", {"site": "string", "tier": "int64"}, key="site", version="seq")
+    periods = spark.createDataFrame(
+        [("CERN", 1, 3, None, True, 1), ("CERN", 0, 3, 3, False, 2)],
+        "site string, tier bigint, valid_from bigint, valid_to bigint, is_current boolean, seq bigint",
+    )
+    kept = rc.spark.batch(spark, sites.stream, {"sites": sites.rows(periods)}).toArrow().to_pylist()
+    assert [(row["_vs"], row["_ve"], row["tier"]) for row in kept] == [(3, None, 1)]

@@ -32,6 +32,7 @@ ROW_FROM: Final = "row_from"
 LOG_COLUMNS: Final = (LOG_TIME, LOG_VERSION, LOG_DELETED)
 STATES: Final = ("c", "r", "u")
 DELETES: Final = "d"
+NO_OP: Final = "a message without op is no change of a row"
 POST_IMAGES: Final = ("insert", "update_postimage")
 PRE_IMAGES: Final = ("delete", "update_preimage")
 _TIMES: Final = pa.timestamp("us", "UTC")
@@ -68,18 +69,34 @@ class Envelopes:
             raise FormatError(why.reason, file=why.file, row=row) from None
 
     def _read(self, data: Any, name: str) -> tuple[pa.Table, Index]:
-        messages = _parse_all(data, name) if isinstance(data, list) else None
-        table = _unwrap(frames.table_of(data, name) if messages is None else _to_table(messages, name))
-        if not table.num_rows:
-            return _no_log_rows(self.payload), np.zeros(0, np.int64)
-        if messages is not None:
-            table = _with_absent(table, ("before", "after"))
+        if isinstance(data, list):
+            messages = [
+                _unwrap_message(message, name, row) for row, message in enumerate(_parse_all(data, name), 1)
+            ]
             self._require_columns(messages, name)
+            return self._rows_of(_with_absent(_to_table(messages, name), ("before", "after")), name)
+        parts = [(self._read_part(part, at, name), at) for part, at in _unwrap(frames.table_of(data, name))]
+        came = np.concatenate([at[numbers] for (_, numbers), at in parts])
+        order = np.argsort(came, kind="stable")
+        return pa.concat_tables([rows for (rows, _), _ in parts]).take(pa.array(order)), came[order]
+
+    def _read_part(self, part: pa.Table, at: Index, name: str) -> tuple[pa.Table, Index]:
+        """The rows of envelopes that are the rows ``at`` of all that came."""
+        try:
+            return self._rows_of(part, name)
+        except FormatError as why:
+            row = None if why.row is None else int(at[why.row - 1]) + 1
+            raise FormatError(why.reason, file=why.file, row=row) from None
+
+    def _rows_of(self, table: pa.Table, name: str) -> tuple[pa.Table, Index]:
+        if not table.num_rows or not table.num_columns:
+            return _no_log_rows(self.payload), np.zeros(0, np.int64)
         op = _texts(table, "op", name)
         kinds = op.to_pylist()
         for row, kind in enumerate(kinds, 1):
             if kind not in (None, DELETES, *STATES):
                 raise FormatError(f"op {kind!r} is not the change of a row", file=name, row=row)
+        _refuse_without_op(table, op, name)
         before, after, source = (
             _require_column(table, column, name) for column in ("before", "after", "source")
         )
@@ -109,7 +126,7 @@ class Envelopes:
         """Refuse rows that lack a column: Arrow would make nulls of what only some of them have."""
         needed = {column for column in self.payload.names if column not in self.optional}
         for row, message in enumerate(messages, 1):
-            after = (message.get("payload") or message if "op" not in message else message).get("after")
+            after = message.get("after")
             if isinstance(after, Mapping) and not needed <= after.keys():
                 missing = next(column for column in self.payload.names if column in needed - after.keys())
                 advice = "; if it was added later, name it in optional="
@@ -236,10 +253,30 @@ def _commit_times(table: pa.Table, name: str) -> pa.Array:
     )
 
 
-def scd2_rows(
-    data: Any, payload: pa.Schema, start: str, end: str, current: str | None, extra: Sequence[str], name: str
-) -> pa.Table:
-    """The rows of an SCD type 2 table, with their starts as a column of its own; current ones have no end."""
+@dataclass(frozen=True)
+class Scd2Columns:
+    """How the rows of an SCD type 2 table are read; ``extra`` are columns beside the payload."""
+
+    payload: pa.Schema
+    start: str
+    end: str
+    current: str | None
+    deleted: str | None
+    extra: tuple[str, ...]
+
+
+def scd2_rows(data: Any, columns: Scd2Columns, name: str) -> pa.Table:
+    """The rows of an SCD type 2 table, with their starts as a column of its own; current ones have no end.
+
+    A row whose end is its start was never true, and is left out; if it says that it is deleted, it stays.
+    """
+    payload, start, end, current, extra = (
+        columns.payload,
+        columns.start,
+        columns.end,
+        columns.current,
+        columns.extra,
+    )
     table = _read(data, name)
     if not table.num_rows:
         # The types of the other columns are not known here: none.
@@ -251,9 +288,13 @@ def scd2_rows(
     if current is not None:
         is_current = pc.fill_null(_require_column(table, current, name), False)
         until = pc.if_else(is_current, pa.scalar(None, until.type), until)
-    columns = {field.name: _cast(_require_column(table, field.name, name), field, name) for field in payload}
-    columns |= {column: _require_column(table, column, name) for column in extra if column not in columns}
-    return pa.table({**columns, start: since, end: until, ROW_FROM: from_arrow(since, start)})
+    found = {field.name: _cast(_require_column(table, field.name, name), field, name) for field in payload}
+    found |= {column: _require_column(table, column, name) for column in extra if column not in found}
+    row_from = from_arrow(since, start)
+    keeps = ~_mask(pc.equal(row_from, from_arrow(until, end)))
+    if columns.deleted is not None:
+        keeps |= _mask(_require_column(table, columns.deleted, name))
+    return pa.table({**found, start: since, end: until, ROW_FROM: row_from}).filter(pa.array(keeps))
 
 
 def scd2_table(history: Any, key: Sequence[str], start: str, end: str, current: str) -> pa.Table:
@@ -383,13 +424,41 @@ def _first_failing(size: int, attempt: Callable[[int], Any]) -> int:
     return first_failure(size, fails)
 
 
-def _unwrap(table: pa.Table) -> pa.Table:
-    """Envelopes by themselves, or under ``payload`` beside their schema."""
-    if "op" in table.column_names or "payload" not in table.column_names:
-        return table
+def _unwrap_message(message: Mapping[str, Any], name: str, row: int) -> Mapping[str, Any]:
+    """An envelope, by itself or under ``payload`` beside its schema; one that is null is empty."""
+    inner = message["payload"] if "op" not in message and "payload" in message else message
+    if inner is None or not message:
+        return {}
+    if not isinstance(inner, Mapping) or inner.get("op") is None:
+        raise FormatError(NO_OP, file=name, row=row)
+    return inner
+
+
+def _refuse_without_op(table: pa.Table, op: pa.Array, name: str) -> None:
+    """A row that says something is no tombstone."""
+    for column in ("before", "after", "source", "payload"):
+        if column in table.column_names:
+            bad = np.flatnonzero(_mask(op.is_null()) & _mask(table[column].combine_chunks().is_valid()))
+            if len(bad):
+                raise FormatError(NO_OP, file=name, row=int(bad[0]) + 1)
+
+
+def _unwrap(table: pa.Table) -> Iterator[tuple[pa.Table, Index]]:
+    """Envelopes by themselves, and those under ``payload`` beside their schema; and which rows they are."""
+    rows = np.arange(table.num_rows)
+    if "payload" not in table.column_names:
+        yield table, rows
+        return
     inner = table["payload"].combine_chunks()
-    names = [field.name for field in inner.type] if pa.types.is_struct(inner.type) else []
-    return pa.table([pc.struct_field(inner, [column]) for column in names], names=names)
+    is_envelope = pa.types.is_struct(inner.type) and inner.type.get_field_index("op") >= 0
+    if "op" in table.column_names:
+        alone = _mask(pc.is_valid(table["op"])) | (not is_envelope)
+        yield table.filter(pa.array(alone)), rows[alone]
+        rows = rows[~alone]
+    if len(rows):
+        names = [field.name for field in inner.type] if pa.types.is_struct(inner.type) else []
+        wrapped = inner.take(pa.array(rows))
+        yield pa.table([pc.struct_field(wrapped, [column]) for column in names], names=names), rows
 
 
 def _require_column(table: pa.Table, column: str, name: str) -> pa.Array:

@@ -20,7 +20,7 @@ from importlib import import_module
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +61,10 @@ from recension.core.values import cast_exactly, exact_array
 MessageFormat: TypeAlias = Literal["json", "avro", "confluent-avro", "arrow", "parquet"]
 FORMATS: Final = get_args(MessageFormat)
 TOMBSTONE: Final = "a message without a value"
+# What headers and the record around them add to a message, at most, if its user adds none; and the times.
+AROUND: Final = 512
+# So much of a value stands in an error.
+_SHOWN: Final = 40
 # Confluent's registry: a zero byte and the number of the schema, of four bytes, stand before the record.
 _REGISTRY: Final = 5
 _ROWS: Final = 1 << 16
@@ -324,6 +328,36 @@ class _AvroReader:
 def encode_rows(rows: pa.RecordBatch) -> pa.Array:
     """Rows as JSON objects, as the files of JSON have them."""
     return JsonSink(Path(_HERE), rows.schema, BytesIO()).encode_rows(rows)
+
+
+def find_too_long(payload: pa.RecordBatch, values: pa.Array, keys: pa.Array, most: int) -> Mask:
+    """Which rows have a payload that, with the key, is longer than ``most`` bytes.
+
+    The lifetime does not count, nor what stands around a message: ``most`` leaves room for them. So an event
+    and its retractions are all too long, or none of them is. ``values`` are the rows' whole messages.
+    """
+    key = pc.binary_length(keys).fill_null(0).to_numpy().astype(np.int64)
+    found: Mask = pc.binary_length(values).to_numpy() + key > most
+    if bool(found.any()):
+        at = np.flatnonzero(found)
+        bare = encode_rows(payload.take(pa.array(at))).cast(pa.binary())
+        found[at] = pc.binary_length(bare).to_numpy() + key[at] > most
+    return found
+
+
+def refuse_too_long(where: str, row: pa.RecordBatch, size: int, limit: int, advice: str) -> NoReturn:
+    """Raise what says which row is longer than a topic takes, and what to do."""
+    (told,) = row.to_pylist()
+    text = ", ".join(f"{name}={_shorten(value)}" for name, value in told.items() if value is not None)
+    raise RecensionError(
+        f"{where}: an answer is a message of {size} bytes, and the topic takes {limit} with headers: {text}; "
+        f"raise the topic's max.message.bytes or {advice}"
+    )
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def spread(is_cti: Mask, home: Index, partitions: int) -> tuple[Index, Index]:

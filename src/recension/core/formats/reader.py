@@ -65,6 +65,7 @@ def open_stream(
     on_violation: Policy = "raise",
     check_orphans: bool = True,
     check_lateness: bool = True,
+    closes_once: bool = False,
     batch_size: int = BATCH_SIZE,
     version: Version = NEWEST,
     is_timeless: bool = False,
@@ -78,9 +79,9 @@ def open_stream(
     the schema may have too; with a start alone each row is true for one tick. ``on_violation`` says what
     happens to rows and elements that may not be there; ``check_orphans=False`` lets retractions of unknown
     events pass, for callers that can handle them, and ``check_lateness=False`` elements that break a CTI.
-    ``version`` is that of a history table or changelog. With ``is_timeless`` it is a table without times,
-    whose rows are true for ever. JSON Lines may hold ``envelopes`` of changes. The files are opened at once
-    and read as the batches are asked for.
+    With ``closes_once`` each of equal events has a close of its own. ``version`` is that of a history table
+    or changelog. With ``is_timeless`` it is a table without times, whose rows are true for ever. JSON Lines
+    may hold ``envelopes`` of changes. The files are opened at once and read as the batches are asked for.
 
     ``places`` names the columns of sub-streams. Such a stream is read whole before its first batch is given,
     and so is one whose rows say in ``_run`` which run of a producer numbered them. In a directory of
@@ -97,7 +98,7 @@ def open_stream(
         for folder, partition in folders.items()
         for file in stored_files(folder, version)
     ]
-    checks = _Checks(on_violation, check_orphans, check_lateness)
+    checks = _Checks(on_violation, check_orphans, check_lateness, closes_once)
     return StreamReader(files, agreed_payload(files, schema), checks, batch_size, places)
 
 
@@ -258,6 +259,7 @@ class _Checks:
     policy: Policy
     orphans: bool
     lateness: bool
+    closes_once: bool = False
 
 
 class _Pass:
@@ -266,7 +268,7 @@ class _Pass:
     def __init__(self, schema: pa.Schema, checking: _Checks, kind: TimeKind) -> None:
         self._kind = kind
         self.decoder = Decoder(schema, checking.policy)
-        self.openclose = OpenClose(checking.policy)
+        self.openclose = OpenClose(checking.policy, once=checking.closes_once)
         self.checker = Checker(checking.policy, orphans=checking.orphans, lateness=checking.lateness)
         self.counts: Counter[str] = Counter()
         self._is_strict = checking.policy == "raise"

@@ -49,7 +49,7 @@ from recension.operators.windowed.index import (
     WindowChange,
     WindowIndex,
 )
-from recension.operators.windowed.operator import Keys, Measure, WindowedOperator
+from recension.operators.windowed.operator import Keys, Measure, RowFunction, WindowedOperator
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
 from recension.operators.windowed.steps import Contributions, Points
 from recension.operators.windowed.working_set import Sums
@@ -140,6 +140,9 @@ class Aggregates(Measure):
 
     def no_events(self) -> EventBatch:
         return self._no_events
+
+    def arguments(self) -> list[RowFunction]:
+        return [one.argument for one in self._aggregations if one.argument is not None]
 
     def contributions(self, batch: EventBatch, group: Index) -> Contributions:
         if not len(batch):

@@ -193,12 +193,13 @@ class NumberedIndex(WindowIndex):
         """From which window on each stretch may have changed, and up to which it was and is shown."""
         limits = self._limit(work.old, self.watermark), self._limit(work.new, watermark)
         end = next_in_group(work.group, work.time)
-        # Where nothing changed only the windows that came into view are new.
-        low = np.where(work.is_changed, work.time, np.maximum(work.time, limits[0]))
         had, has = (
             np.where(side.n > 0, end if _is_all(limit) else np.minimum(end, limit), work.time)
             for side, limit in zip((work.old, work.new), limits, strict=True)
         )
+        # Where nothing changed, only windows come that are in view now, or go that no longer are: less is
+        # shown of a stretch once the end point after it goes to the end of time.
+        low = np.where(work.is_changed, work.time, np.maximum(work.time, np.minimum(had, has)))
         return low, had, has
 
     def expand(self, low: Index, high: Index) -> ExpandedWindows:

@@ -21,8 +21,8 @@ Source      Operator Algorithm Design for Speculative Stream Processing, §3, as
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,12 @@ from recension.operators.windowed.index import Closing, WindowChange, WindowInde
 from recension.operators.windowed.steps import NOTHING, Contributions
 
 Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+RowFunction: TypeAlias = Callable[[pa.RecordBatch], Any]
+
+
+def _can_fail(compute: RowFunction | None) -> bool:
+    """May this fail on some rows? It says so itself if it reads columns as they are."""
+    return compute is not None and not getattr(compute, "never_fails", False)
 
 
 class Measure(ABC):
@@ -62,6 +68,10 @@ class Measure(ABC):
     def prepare(self, batch: EventBatch, group: Index) -> EventBatch:
         """The batch with only the columns that are read."""
         return batch
+
+    def arguments(self) -> Sequence[RowFunction]:
+        """What it computes of payloads by themselves, before anything else."""
+        return ()
 
     def contributions(self, batch: EventBatch, group: Index) -> Contributions:
         """What each event adds to the sums that the index carries."""
@@ -110,6 +120,7 @@ class WindowedOperator(Operator):
     def __init__(self, index: WindowIndex, measure: Measure, keys: Keys | None = None) -> None:
         super().__init__(measure.schema)
         self.index, self.measure, self._keys = index, measure, keys
+        self._fallible = [one for one in (keys, *measure.arguments()) if _can_fail(one)]
         self.shards_share_ctis = measure.shards_share_ctis
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -124,6 +135,13 @@ class WindowedOperator(Operator):
             return self._step(self.measure.prepare(batch, group), group, watermark)
         except TooManyWindowsError as why:
             raise (self.index.name_event(why, batch) if self.measure.reads_events else why) from None
+
+    def look(self, port: int, batch: EventBatch) -> EventBatch | None:
+        """Keys and arguments are computed for nothing but their errors, where there can be any."""
+        if len(batch):
+            for compute in self._fallible:
+                compute(batch.payload)
+        return None
 
     def on_cti(self, port: int, t: int) -> Output:
         watermark = max(self.index.watermark, t)

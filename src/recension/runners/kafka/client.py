@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from recension.core.errors import RecensionError, suggest_name
@@ -23,20 +23,27 @@ try:
 except ImportError:
     raise RecensionError("rc.kafka needs confluent-kafka: pip install 'recension[kafka]'") from None
 
+from recension.runners.kafka.patience import PATIENCE, ask, describe_error, is_passing
+from recension.runners.kafka.topic_facts import TopicFacts
+
 log = logging.getLogger("recension")
 
 __all__ = ["Fetcher", "Message", "Sender", "Start"]
 
 Config: TypeAlias = Mapping[str, Any]
 Start: TypeAlias = Literal["earliest", "latest"]
-_PATIENCE: Final = 30.0
 _MOMENT: Final = 0.1
+_AT_ONCE: Final = 10_000
 _READING: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
 }
+# What librdkafka takes as a size, and how long its batches are by default.
+_LEAST: Final = 1_000
+_MOST: Final = 1_000_000_000
+_BATCH: Final = 1_000_000
 _WRITING: Final = {"enable.idempotence": True, "delivery.report.only.error": True, "linger.ms": 5}
 
 
@@ -46,12 +53,14 @@ class Fetcher:
     def __init__(self, config: Config) -> None:
         settings = {**config, **_READING, "group.id": config.get("group.id", "recension")}
         self._consumer = Consumer(settings, logger=log)
+        self.facts = TopicFacts(config)
         self._ahead: dict[TopicPartition, deque[Message]] = {}
         # The first offset that may still come, as far as the broker has said.
         self._reached: dict[TopicPartition, int] = {}
 
     def close(self) -> None:
         """Leave the broker."""
+        self.facts.close()
         self._consumer.close()
 
     def cluster(self) -> str:
@@ -60,7 +69,18 @@ class Fetcher:
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions that a topic has now."""
-        listed = self._list().topics
+
+        def listed_topics() -> Any:
+            listed = self._list().topics
+            for one in [listed[topic], *listed[topic].partitions.values()] if topic in listed else []:
+                if one.error is not None and is_passing(one.error):
+                    raise KafkaException(one.error)
+            return listed
+
+        try:
+            listed = ask(listed_topics)
+        except KafkaException as why:
+            raise RecensionError(f"topic {topic}: {describe_error(why.args[0])}") from None
         found = listed.get(topic)
         if found is None or found.error is not None:
             near = suggest_name(topic, [name for name in listed if not name.startswith("__")])
@@ -69,9 +89,9 @@ class Fetcher:
 
     def _list(self) -> Any:
         try:
-            return self._consumer.list_topics(timeout=_PATIENCE)
+            return self._consumer.list_topics(timeout=PATIENCE)
         except KafkaException as why:
-            raise RecensionError(f"the broker does not answer: {_describe(why.args[0])}") from None
+            raise RecensionError(f"the broker does not answer: {describe_error(why.args[0])}") from None
 
     def first_offset(self, place: TopicPartition, start: Start) -> int:
         """The offset of the first message to read of a partition."""
@@ -81,30 +101,43 @@ class Fetcher:
     def ends(self, place: TopicPartition) -> tuple[int, int]:
         """The first offset that a partition has now, and the one after the last."""
         try:
-            low, high = self._consumer.get_watermark_offsets(Place(*place), timeout=_PATIENCE)
+            low, high = ask(lambda: self._consumer.get_watermark_offsets(Place(*place), timeout=PATIENCE))
         except KafkaException as why:
-            raise RecensionError(f"{describe_place(place)}: {_describe(why.args[0])}") from None
+            raise RecensionError(f"{describe_place(place)}: {describe_error(why.args[0])}") from None
         return int(low), int(high)
 
-    def highest_batch(self, topic: str, run: str) -> int:
-        """The highest batch of a run among the last messages of a topic's partitions; 0 if there is none."""
+    def highest_batch(self, topic: str, run: str, since: Mapping[TopicPartition, int]) -> int:
+        """The highest batch of a run in a topic; 0 if there is none.
+
+        In a partition whose last message is of the run it is that one's. Else another run wrote last, and all
+        messages from ``since`` on are read.
+        """
         ends = {(topic, partition): self.ends((topic, partition)) for partition in self.partitions(topic)}
-        waiting = {place: high for place, (low, high) in ends.items() if high > low}
-        places = [Place(*place, high - 1) for place, high in waiting.items()]
+        last = {place: (high - 1, high) for place, (low, high) in ends.items() if high > low}
+        found = dict(self._batches_of(run, last))
+        others = {place: (max(ends[place][0], since.get(place, 0)), ends[place][1]) for place in last}
+        spans = {place: span for place, span in others.items() if place not in found and span[0] < span[1]}
+        return max([0, *found.values(), *(batch for _, batch in self._batches_of(run, spans))])
+
+    def _batches_of(self, run: str, spans: Ranges) -> Iterator[tuple[TopicPartition, int]]:
+        """The batch of each message of a run between these offsets."""
+        waiting = dict(spans)
+        places = [Place(*place, first) for place, (first, _) in spans.items()]
         self._consumer.incremental_assign(places)
-        found, limit = 0, time.monotonic() + _PATIENCE
+        limit = time.monotonic() + PATIENCE
         while waiting and time.monotonic() < limit:
-            for message in self._consume(len(waiting), _MOMENT):
+            for message in self._consume(_AT_ONCE, _MOMENT):
+                limit = time.monotonic() + PATIENCE
                 headers = dict(message.headers() or ())
                 if headers.get(RUN) == run.encode():
-                    found = max(found, int(headers[BATCH]))
-            waiting = {place: high for place, high in waiting.items() if self._reached.get(place, 0) < high}
+                    yield (message.topic(), message.partition()), int(headers[BATCH])
+            waiting = {at: span for at, span in waiting.items() if self._reached.get(at, 0) < span[1]}
         self._consumer.incremental_unassign(places)
-        for place in ends:
+        for place in spans:
             self._reached.pop(place, None)
         if waiting:
+            (topic, _), *_ = waiting
             raise RecensionError(f"topic {topic}: its last messages do not come: is the broker there?")
-        return found
 
     def start(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read from these offsets on; partitions that are read already go on."""
@@ -130,7 +163,7 @@ class Fetcher:
 
     def take_ranges(self, ranges: Ranges) -> list[Message]:
         """The messages at these offsets; those that a broker has compacted away are not among them."""
-        taken, limit = list[Message](), time.monotonic() + _PATIENCE
+        taken, limit = list[Message](), time.monotonic() + PATIENCE
         for place, (_, end) in ranges.items():
             held = self._ahead[place]
             while True:
@@ -138,9 +171,9 @@ class Fetcher:
                     taken.append(held.popleft())
                 if held or self._reached[place] >= end:
                     break
-                for message in self._consume(10_000, _MOMENT):
+                for message in self._consume(_AT_ONCE, _MOMENT):
                     self._ahead[message.topic(), message.partition()].append(message)
-                    limit = time.monotonic() + _PATIENCE
+                    limit = time.monotonic() + PATIENCE
                 if time.monotonic() > limit:
                     raise RecensionError(
                         f"{describe_place(place)}: the messages up to offset {end} do not come: is the "
@@ -162,7 +195,7 @@ class Fetcher:
         try:
             self._consumer.commit(offsets=places, asynchronous=True)
         except KafkaException as why:
-            raise RecensionError(f"offsets cannot be committed: {_describe(why.args[0])}") from None
+            raise RecensionError(f"offsets cannot be committed: {describe_error(why.args[0])}") from None
 
     def _consume(self, limit: int, seconds: float) -> list[Message]:
         messages = list[Message]()
@@ -175,34 +208,28 @@ class Fetcher:
                 self._reached[place] = max(self._reached.get(place, 0), end)
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise RecensionError(_describe_gap(place, self._reached[place], *self.ends(place)))
-            elif error.fatal() or not (error.retriable() or error.code() in _PASSING):
+            elif not is_passing(error):
                 where = describe_place(place) if place[0] else "the broker"
-                raise RecensionError(f"{where}: {_describe(error)}")
+                raise RecensionError(f"{where}: {describe_error(error)}")
         return messages
 
 
-# The client tries again by itself.
-_PASSING: Final = (
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TRANSPORT,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-)
-
-
 class Sender:
-    """Messages to topics: each partition gets its own in the order in which they are sent."""
+    """Messages to topics: each partition gets its own in the order in which they are sent.
 
-    def __init__(self, config: Config, run: str) -> None:
+    ``limits`` are the longest messages that the topics take. The client's own limits are set to fit, unless
+    the user has set them.
+    """
+
+    def __init__(self, config: Config, run: str, limits: Mapping[str, int]) -> None:
         self._run, self._failure = run, ""
         own = {key: value for key, value in config.items() if key != "group.id"}
-        self._producer = Producer({**own, **_WRITING, "on_delivery": self._note}, logger=log)
+        settings = {**_sizes(limits), **own, **_WRITING, "on_delivery": self._note}
+        self._producer = Producer(settings, logger=log)
 
     def _note(self, error: Any, message: Message) -> None:
         if error is not None and not self._failure:
-            self._failure = f"{describe_place((message.topic(), message.partition()))}: {_describe(error)}"
+            self._failure = _describe_refusal((message.topic(), message.partition()), error)
 
     def send(self, record: BatchRecord) -> None:
         """Send the messages of a batch. They carry the run, the batch and their numbers in it."""
@@ -219,6 +246,10 @@ class Sender:
                 except BufferError:  # the client has as many as it takes
                     self._producer.poll(_MOMENT)
                     self._require_delivery()
+                except KafkaException as why:
+                    place = (topic,) if partition is None else (topic, partition)
+                    size = f" (batch {record.number}, {len(value or b'')} bytes)"
+                    raise RecensionError(_describe_refusal(place, why.args[0], size)) from None
         self._producer.poll(0)
         self._require_delivery()
 
@@ -242,16 +273,33 @@ class Sender:
             raise RecensionError(f"{self._failure}: messages were not delivered; start the service again")
 
 
+def _sizes(limits: Mapping[str, int]) -> dict[str, int]:
+    """Settings by which the client takes what the topics take, and sends no batch that one refuses."""
+    if not limits:
+        return {}
+    longest, shortest = max(limits.values()), min(limits.values())
+    return {"message.max.bytes": _within(longest), "batch.size": min(_BATCH, _within(shortest))}
+
+
+def _within(size: int) -> int:
+    return min(max(size, _LEAST), _MOST)
+
+
+def _describe_refusal(place: Sequence[Any], error: Any, what: str = "") -> str:
+    """Why a message did not arrive, and what to do."""
+    reason = f"{describe_place(place)}: {describe_error(error)}{what}"
+    if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE):
+        reason += (
+            "; raise the topic's max.message.bytes, and message.max.bytes if the client's settings have it"
+        )
+    return reason
+
+
 def describe_place(place: Sequence[Any]) -> str:
     """A partition, or an offset in it, for messages."""
     return ", ".join(
         f"{what} {value}" for what, value in zip(("topic", "partition", "offset"), place, strict=False)
     )
-
-
-def _describe(error: Any) -> str:
-    text = str(error.str() if hasattr(error, "str") else error)
-    return text[:1].lower() + text[1:].rstrip(".")
 
 
 def _describe_gap(place: TopicPartition, offset: int, low: int, high: int) -> str:

@@ -1,7 +1,8 @@
 """The folder of a service: a snapshot of its session, and a log of what came and went since.
 
     state-12    the session after batch 12, with how far each topic was read
-    log-12      batches 13, 14, …: the offsets of each, its time, and every message that it sends
+    log-12      batches 13, 14, …: the offsets of each with a digest of what was there, its time, and every
+                message that it sends
 
 A batch is written to the log, and is on the disk, before its messages are sent. So after a kill the same
 messages come in by the same batches, and the very messages that may have been sent are sent again: readers
@@ -32,6 +33,8 @@ from recension.runners.durable_files import hold_lock, publish_bytes, sync_folde
 TopicPartition: TypeAlias = tuple[str, int]
 Ranges: TypeAlias = Mapping[TopicPartition, tuple[int, int]]
 """Per partition of a topic the first offset, and the one after the last."""
+Contents: TypeAlias = Mapping[TopicPartition, tuple[int, str]]
+"""Per partition of a topic how many messages were there, and a digest of them."""
 
 HEADERS: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 MESSAGES: Final = pa.schema(
@@ -53,18 +56,29 @@ _FACTS: Final = b"batch"
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """One batch: what came, when, and what it sends. ``delivered`` is the last batch that surely arrived."""
+    """One batch: what came, when, and what it sends. ``delivered`` is the last batch that surely arrived.
+
+    ``contents`` says what the messages of each range were; a record of an earlier version has none.
+    """
 
     number: int
     now: int
     ranges: Ranges
     delivered: int
     messages: pa.Table = field(default_factory=MESSAGES.empty_table)
+    contents: Contents = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """As an Arrow stream, whose schema carries the rest."""
         ranges = [[topic, partition, *ends] for (topic, partition), ends in self.ranges.items()]
-        facts = {"number": self.number, "now": self.now, "ranges": ranges, "delivered": self.delivered}
+        contents = [[topic, partition, *one] for (topic, partition), one in self.contents.items()]
+        facts = {
+            "number": self.number,
+            "now": self.now,
+            "ranges": ranges,
+            "delivered": self.delivered,
+            "contents": contents,
+        }
         table = self.messages.replace_schema_metadata({_FACTS: json.dumps(facts)})
         return _to_stream(table)
 
@@ -74,7 +88,10 @@ class BatchRecord:
         table = _from_stream(data)
         facts = json.loads(table.schema.metadata[_FACTS])
         ranges = {(topic, partition): (first, end) for topic, partition, first, end in facts["ranges"]}
-        return BatchRecord(facts["number"], facts["now"], ranges, facts["delivered"], table)
+        contents = {
+            (topic, partition): (n, digest) for topic, partition, n, digest in facts.get("contents", ())
+        }
+        return BatchRecord(facts["number"], facts["now"], ranges, facts["delivered"], table, contents)
 
 
 class Journal:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from struct import Struct
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,8 +18,10 @@ from recension.core.formats.json_lines import JsonRows
 from recension.plan.keyed import envelopes_of
 from recension.plan.source import Source
 from recension.runners.kafka.client import Message, describe_place
+from recension.runners.kafka.journal import TopicPartition
 from recension.runners.topic_rows import HEADER, NUMBERS, TopicColumns, TopicReader
 
+_FACTS: Final = Struct(">qqii")
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -72,6 +77,22 @@ class ClientReader:
 def describe_message(message: Message) -> str:
     """Where a message is, for errors."""
     return describe_place((message.topic(), message.partition(), message.offset()))
+
+
+def contents_of(messages: Iterable[Message]) -> dict[TopicPartition, tuple[int, str]]:
+    """Of each partition how many messages these are, and a digest of all that is in them."""
+    counts, digests = Counter[TopicPartition](), dict[TopicPartition, Any]()
+    for message in messages:
+        place = (message.topic(), message.partition())
+        counts[place] += 1
+        if place not in digests:
+            digests[place] = blake2b(digest_size=16)
+        key, value, headers = message.key(), message.value(), message.headers()
+        sizes = (-1 if part is None else len(part) for part in (key, value))
+        facts = _FACTS.pack(message.offset(), message.timestamp()[1], *sizes)
+        parts = (facts, key or b"", value or b"", repr(headers).encode() if headers else b"")
+        digests[place].update(b"".join(parts))
+    return {place: (counts[place], digest.hexdigest()) for place, digest in digests.items()}
 
 
 def _to_batch(messages: Sequence[Message]) -> pa.RecordBatch:

@@ -15,7 +15,6 @@ Batches are cut once. A replay after a kill has the same messages in the same ba
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,29 +24,24 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from recension.core.batch import CTI, EventBatch
 from recension.core.errors import RecensionError, StreamError, suggest_name
-from recension.core.formats.columns import COUNT
-from recension.core.formats.encode import stream_rows, stream_schema
-from recension.core.formats.json_schema import has_json_form
-from recension.core.formats.messages import TOMBSTONE, MessageFormat, encode_rows, spread
-from recension.core.rowhash import row_hash
+from recension.core.formats.messages import TOMBSTONE, MessageFormat
 from recension.core.wall_clock import Clock
 from recension.plan.keyed import ByKey
 from recension.plan.node import Node, walk
 from recension.plan.source import Table
-from recension.runners.kafka.client import Config, Fetcher, Message, Sender, Start
+from recension.runners.kafka.client import Config, Fetcher, Message, Sender, Start, describe_place
 from recension.runners.kafka.journal import MESSAGES, BatchRecord, Journal, Ranges, TopicPartition
-from recension.runners.kafka.messages import ClientReader, describe_message
+from recension.runners.kafka.messages import ClientReader, contents_of, describe_message
+from recension.runners.kafka.notes import Notes
+from recension.runners.kafka.output import Limits, OutputTopic, dead_letters, messages_of, require_writable
 from recension.runners.local import Session
-from recension.runners.result import Result
 from recension.runners.topic_rows import STARTS, UNREADABLE, columns_of
 
 _NOTES: Final = "kafka"
+TOO_LONG: Final = "an answer that is too long for its topic"
 _SECOND: Final = 1_000_000
 _TICK: Final = _SECOND
 _LOOK: Final = 30 * _SECOND
@@ -79,24 +73,6 @@ class InputTopic:
             raise RecensionError(f"topic {self.name}: start is 'earliest' or 'latest', not {self.start!r}")
 
 
-@dataclass(frozen=True)
-class OutputTopic:
-    """A topic that gets the elements of a query.
-
-    ``key`` names columns of the payload: rows that agree in them go to one partition, and their values are
-    the key of the message. Without it the whole payload decides on the partition. So a retraction always
-    follows its insert. A CTI goes to every partition.
-    """
-
-    name: str
-    key: str | Sequence[str] = ()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns of the key."""
-        return (self.key,) if isinstance(self.key, str) else tuple(self.key)
-
-
 class Service:
     """Runs a session over topics; see `rc.kafka.service`."""
 
@@ -121,7 +97,8 @@ class Service:
         _require_inputs(session, inputs)
         self._readers: dict[str, ClientReader] = {}
         for query, output in outputs.items():
-            _require_writable(session, query, output)
+            require_writable(session.plan.queries[query].schema, query, output)
+        _require_no_loop(inputs, outputs)
         self._saved = 0
         self._is_stopping = self._is_closed = False
         self._journal = Journal(folder)
@@ -142,18 +119,22 @@ class Service:
         chunks = self._journal.load_state()
         listed = {topic.name for topic in self._inputs.values()}
         self._widths = {o.name: len(self._fetcher.partitions(o.name)) for o in self._outputs.values()}
-        for topic in self._inputs.values():
-            if topic.dead_letters is not None:
-                self._fetcher.partitions(topic.dead_letters)
+        for letters in self._letters():
+            self._fetcher.partitions(letters)
+        facts, written = self._fetcher.facts, {*self._widths, *self._letters()}
+        own = config.get("message.max.bytes")
+        self._limits = Limits(facts.limits(written), None if own is None else int(own))
         if chunks is None:
-            self._notes = _Notes(uuid4().hex, self._fetcher.cluster(), self._topics(), dict(self._widths))
+            self._notes = Notes(uuid4().hex, self._fetcher.cluster(), self._topics(), dict(self._widths))
             starts = {topic.name: topic.start for topic in self._inputs.values()}
             places = [(name, p) for name in sorted(listed) for p in self._fetcher.partitions(name)]
             self._notes.offsets = {at: self._fetcher.first_offset(at, starts[at[0]]) for at in places}
             self._notes.expected = dict(Counter(name for name, _ in places))
+            self._notes.ids = facts.ids({*listed, *self._widths})
         else:
-            self._notes = _Notes.from_table(self.session.restore(chunks)[_NOTES])
+            self._notes = Notes.from_table(self.session.restore(chunks)[_NOTES])
             self._notes.require_same(self._fetcher.cluster(), self._topics(), self._widths)
+            self._require_topics()
         for source, topic in self._inputs.items():
             self._open_reader(source, topic, self._count_partitions(topic.name))
             self._readers[source].is_known = source in self._notes.known
@@ -162,7 +143,7 @@ class Service:
             self._save()
         self._saved_at = self._ticked_at = self._clock()
         self._looked_at = self._saved_at - _LOOK  # the topics may have grown since the last service
-        self._sender = Sender(config, self._notes.run)
+        self._sender = Sender(config, self._notes.run, self._limits.by_topic)
         self._delivered = self._notes.batch
         self._replay()
 
@@ -183,6 +164,17 @@ class Service:
     def _topics(self) -> dict[str, str]:
         return {source: topic.name for source, topic in self._inputs.items()}
 
+    def _letters(self) -> list[str]:
+        """The topics of dead letters."""
+        named = [topic.dead_letters for topic in self._inputs.values()]
+        named += [topic.dead_letters for topic in self._outputs.values()]
+        return [name for name in named if name is not None]
+
+    def _require_topics(self) -> None:
+        """Refuse topics that were deleted and made anew: offsets and numbers of the old ones mean nothing."""
+        names = {*self._topics().values(), *self._widths}
+        self._notes.require_ids(self._fetcher.facts.ids(names))
+
     @property
     def run_id(self) -> str:
         """The run in the headers of what this service writes: a new one for every new folder."""
@@ -198,7 +190,10 @@ class Service:
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
-        """Per source, the messages that gave no rows, by reason; for elements see ``session.counts()``."""
+        """Per source, the messages that gave no rows, by reason; for elements see ``session.counts()``.
+
+        Per query, the answers that went to its dead letters.
+        """
         return {source: Counter(counts) for source, counts in self._notes.counts.items()}
 
     def lag(self) -> dict[str, int]:
@@ -286,6 +281,8 @@ class Service:
 
     def _save(self) -> None:
         self._notes.known = [source for source, reader in self._readers.items() if reader.is_known]
+        written = [(name, p) for name in self._widths for p in self._fetcher.partitions(name)]
+        self._notes.written = {place: self._fetcher.ends(place)[1] for place in written}
         chunks = self.session.snapshot({_NOTES: self._notes.to_table()})
         self._journal.save_state(self._notes.batch, chunks)
         self._saved, self._saved_at = self._notes.batch, self._now
@@ -301,6 +298,7 @@ class Service:
         if now - self._looked_at < _LOOK:
             return
         self._looked_at = now
+        self._require_topics()
         places = [(n, p) for n in {*self._topics().values()} for p in self._fetcher.partitions(n)]
         new = {
             at: self._fetcher.first_offset(at, "earliest") for at in places if at not in self._notes.offsets
@@ -323,7 +321,8 @@ class Service:
         self._notes.advance(ranges)
         if self._sender.has_delivered():
             self._delivered = self._notes.batch - 1
-        record = BatchRecord(self._notes.batch, self._now, ranges, self._delivered, _concat(sent))
+        contents = contents_of(messages)
+        record = BatchRecord(self._notes.batch, self._now, ranges, self._delivered, _concat(sent), contents)
         self._journal.append(record)
         self._sender.send(record)
 
@@ -345,7 +344,9 @@ class Service:
             if new:
                 self._add_partitions(new)
             self._now = record.now
-            self._push(self._fetcher.take_ranges(record.ranges))
+            messages = self._fetcher.take_ranges(record.ranges)
+            _require_same_messages(record, messages)
+            self._push(messages)
             self._read_outputs()
             self._notes.advance(record.ranges)
             if record.number > delivered:
@@ -355,7 +356,7 @@ class Service:
     def _require_newest(self, batch: int) -> None:
         """Refuse a folder that was put back: what it would write has numbers that readers have seen."""
         for output in self._outputs.values():
-            written = self._fetcher.highest_batch(output.name, self._notes.run)
+            written = self._fetcher.highest_batch(output.name, self._notes.run, self._notes.written)
             if written > batch:
                 raise RecensionError(
                     f"topic {output.name}: has batch {written} of this service, and the folder only {batch}, "
@@ -380,7 +381,7 @@ class Service:
         self._count(source, TOMBSTONE, read.tombstones)
         if read.faults:
             if topic.dead_letters is not None:
-                dead = [_dead_letters(topic.dead_letters, read.faults)]
+                dead = [dead_letters(topic.dead_letters, read.faults, self._limits)]
             elif self._readers[source].source.on_violation == "raise":
                 message, reason = read.faults[0]
                 raise StreamError(reason, file=describe_message(message))
@@ -408,63 +409,45 @@ class Service:
             if query in self._outputs and any(map(len, result.batches)):
                 output = self._outputs[query]
                 width = self._notes.widths[output.name]
-                found.append(_messages_of(result, output, width, self._widths[output.name]))
+                made = messages_of(result, output, width, self._widths[output.name], self._limits)
+                self._count(query, TOO_LONG, made.too_long)
+                found += made.tables
         return found
 
 
-@dataclass
-class _Notes:
-    """What a service keeps with the state of its session."""
-
-    run: str
-    cluster: str
-    topics: dict[str, str]
-    widths: dict[str, int]
-    """The number of partitions of each output topic when the service began: where rows go depends on it."""
-    batch: int = 0
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    expected: dict[str, int] = field(default_factory=dict)
-    """The number of partitions of each input topic when the service began: all must speak before a CTI."""
-    known: list[str] = field(default_factory=list)
-    """The sources of which messages were read."""
-    counts: dict[str, Counter[str]] = field(default_factory=dict)
-
-    def advance(self, ranges: Ranges) -> None:
-        """A batch has been taken in."""
-        self.batch += 1
-        self.offsets |= {place: end for place, (_, end) in ranges.items()}
-
-    def to_table(self) -> pa.Table:
-        stored = {**self.__dict__, "offsets": [[*at, offset] for at, offset in self.offsets.items()]}
-        return pa.table({"notes": [json.dumps(stored)]})
-
-    @staticmethod
-    def from_table(table: pa.Table) -> _Notes:
-        stored = json.loads(table["notes"][0].as_py())
-        stored["offsets"] = {(topic, partition): offset for topic, partition, offset in stored["offsets"]}
-        stored["counts"] = {source: Counter(counts) for source, counts in stored["counts"].items()}
-        return _Notes(**stored)
-
-    def require_same(self, cluster: str, topics: Mapping[str, str], widths: Mapping[str, int]) -> None:
-        """Refuse a folder of a service over other topics, or elsewhere."""
-        if cluster != self.cluster:
+def _require_same_messages(record: BatchRecord, messages: Sequence[Message]) -> None:
+    """Refuse messages that are not those of which the answers were sent."""
+    now = contents_of(messages)
+    for place, (count, digest) in record.contents.items():
+        left, found = now.get(place, (0, ""))
+        if (left, found) != (count, digest):
+            first, end = record.ranges[place]
+            what = f"{left} of the {count} messages" if left != count else "other messages than those"
             raise RecensionError(
-                f"the folder is of a service at the cluster {self.cluster}, and this is {cluster}: offsets "
-                "of one mean nothing at another; start with a new folder"
+                f"{describe_place(place)}: from offset {first} to {end - 1} the topic has {what} that the "
+                "service has answered since its newest snapshot, as after a compaction: start with a new "
+                "folder, and set the topic's min.compaction.lag.ms above snapshot_every"
             )
-        for source in {**self.topics, **topics}:
-            if (was := self.topics.get(source)) != (now := topics.get(source)):
-                raise RecensionError(
-                    f"the folder is of a service whose source {source!r} reads the topic {was!r}, not "
-                    f"{now!r}: start with a new folder"
-                )
-        for name, width in widths.items():
-            self.widths.setdefault(name, width)
-            if width < self.widths[name]:
-                raise RecensionError(
-                    f"topic {name} has {width} partitions, and had {self.widths[name]}: it was made anew; "
-                    "start with a new folder"
-                )
+
+
+def _require_no_loop(inputs: Mapping[str, InputTopic], outputs: Mapping[str, OutputTopic]) -> None:
+    """Refuse a service that would read what it writes, for ever."""
+    read, written = ({topic.name for topic in topics.values()} for topics in (inputs, outputs))
+    for query, output in outputs.items():
+        if output.name in read:
+            raise RecensionError(
+                f"topic {output.name}: {query!r} would be written to a topic that this service reads, and be "
+                "read again, for ever; name another topic in outputs="
+            )
+    letters = [(name, topic.dead_letters) for name, topic in inputs.items()]
+    letters += [(name, topic.dead_letters) for name, topic in outputs.items()]
+    for name, topic in letters:
+        if topic in read | written:
+            what = "reads: it would read them for ever" if topic in read else "writes answers to"
+            raise RecensionError(
+                f"topic {topic}: the dead letters of {name!r} would go to a topic that this service {what}; "
+                "name another topic in dead_letters="
+            )
 
 
 def _require_inputs(session: Session, inputs: Mapping[str, InputTopic]) -> None:
@@ -481,82 +464,6 @@ def _require_inputs(session: Session, inputs: Mapping[str, InputTopic]) -> None:
     for topic in inputs.values():
         if starts.setdefault(topic.name, topic.start) != topic.start:
             raise RecensionError(f"topic {topic.name} has two starts: one is enough for all its sources")
-
-
-def _require_writable(session: Session, query: str, output: OutputTopic) -> None:
-    schema = session.plan.queries[query].schema
-    for column in schema:
-        if not has_json_form(column.type):
-            raise RecensionError(f"topic {output.name}: column {column.name}: {column.type} has no JSON form")
-    for name in output.keys:
-        if name not in schema.names:
-            there = ", ".join(schema.names)
-            raise RecensionError(
-                f"topic {output.name}: key={name!r}{suggest_name(name, schema.names)} is no column of "
-                f"{query!r}; there are {there}"
-            )
-
-
-def _messages_of(result: Result, output: OutputTopic, width: int, partitions: int) -> pa.Table:
-    """The elements of a query as messages, in their order; a CTI for every partition."""
-    batch = result.batch()
-    columns = stream_schema(result.schema, result.time_type)
-    rows = stream_rows(batch, columns).drop_columns([COUNT])
-    values = encode_rows(rows).cast(pa.binary())
-    keys = _keys(batch, output.keys)
-    partition, of = _spread(batch, output.keys, width, partitions)
-    at = pa.array(of)
-    return pa.table(
-        [
-            pa.repeat(output.name, len(of)),
-            pa.array(partition, pa.int32()),
-            keys.take(at),
-            values.take(at),
-            at,
-            pa.nulls(len(of), MESSAGES.field("headers").type),
-        ],
-        schema=MESSAGES,
-    )
-
-
-def _spread(batch: EventBatch, key: Sequence[str], width: int, partitions: int) -> tuple[Any, Any]:
-    """The partition of each message and the row that it has."""
-    by = batch.payload.select(list(key)) if key else batch.payload
-    home = (row_hash(by, len(batch)) % np.uint64(width)).astype(np.int64)
-    return spread(batch.kind == CTI, home, partitions)
-
-
-def _keys(batch: EventBatch, key: Sequence[str]) -> pa.Array:
-    """The columns of the key as a JSON object; none for a CTI."""
-    if not key:
-        return pa.nulls(len(batch), pa.binary())
-    texts = encode_rows(batch.payload.select(list(key))).cast(pa.binary())
-    mask = pa.array(batch.kind == CTI)
-    return pc.if_else(mask, pa.scalar(None, pa.binary()), texts)
-
-
-def _dead_letters(topic: str, bad: Sequence[tuple[Message, str]]) -> pa.Table:
-    """Messages that cannot be read, as they came, with where they come from and what is wrong."""
-    rows = []
-    for message, reason in bad:
-        facts = {
-            "_error": reason,
-            "_topic": message.topic(),
-            "_partition": str(message.partition()),
-            "_offset": str(message.offset()),
-        }
-        headers = [*(message.headers() or ()), *((name, text.encode()) for name, text in facts.items())]
-        rows.append(
-            {
-                "topic": topic,
-                "partition": None,
-                "key": message.key(),
-                "value": message.value(),
-                "seq": None,
-                "headers": [{"name": name, "value": value} for name, value in headers],
-            }
-        )
-    return pa.Table.from_pylist(rows, MESSAGES)
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:

@@ -100,6 +100,9 @@ class SplitEngine(Engine):
                 self._hold(self._sources[number], flow)
         return self._take_done()
 
+    def look(self, source: int, changes: EventBatch) -> None:
+        """Rows are first looked at by the workers."""
+
     def _hold(self, source: str, flow: Flow) -> None:
         """Send what was held; hold this, for a CTI may follow: together they are one step."""
         self._require_whole()

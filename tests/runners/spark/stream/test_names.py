@@ -9,9 +9,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.runners.spark.sinks.feeding import fed
 
 import recension as rc
+from recension.core.batch import from_elements
 from recension.core.formats import read_history
+from recension.runners.spark.sinks.changelog import Changelog
+from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.stream.packing import plain_name
 
 ODD = pa.schema([("a.b", pa.int64()), ("`", pa.string()), ("50%2E", pa.int64())])
@@ -56,3 +60,22 @@ def test_names_that_differ_by_case_are_refused_where_spark_overlooks_it(spark: A
         spark.conf.unset("spark.sql.caseSensitive")
     with pytest.raises(rc.SchemaError, match=f"s: {words}"):
         rc.spark.stream(spark, one, {"s": frame}, shards=1)
+
+
+def test_such_columns_are_read_from_tables_too(spark: Any, tmp_path: Path) -> None:
+    """A history with deletions joins its files with them; a bitemporal one adds up the elements."""
+    schema = pa.schema([*ODD, ("a b", pa.int64())])
+    payloads = [dict.fromkeys(schema.names, n) | {"`": str(n)} for n in (1, 2)]
+    inserts = from_elements([rc.Insert(payload, 0, 9) for payload in payloads], schema)
+    shorter = from_elements([rc.Retract(payloads[0], 0, 9, 5), rc.Retract(payloads[1], 0, 9, 0)], schema)
+    history, log = HistoryTable(tmp_path / "table", keep=0), Changelog(tmp_path / "log")
+    for sink in (history, log):
+        for number, batch in enumerate((inserts, shorter)):
+            sink.apply(fed(batch, number))
+    found = rc.spark.read_history(spark, tmp_path / "table").collect()
+    assert [row.asDict() for row in found] == [{"_vs": 0, "_ve": 5} | payloads[0]]
+    assert rc.spark.read_changelog(spark, tmp_path / "log").count() == 4
+    believed = [row.asDict() for row in rc.spark.read_bitemporal(spark, tmp_path / "log").collect()]
+    now = [row for row in believed if row.pop("believed_from") and row.pop("believed_to") is None]
+    assert now == [{"_vs": 0, "_ve": 5} | payloads[0]]
+    assert len(believed) == 3

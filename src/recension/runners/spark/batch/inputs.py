@@ -50,6 +50,7 @@ from recension.runners.spark.batch.times import add, tick, to_ticks, to_times, t
 from recension.runners.spark.types import arrow_type, carrier
 
 _STEPS = "steps"
+_LEVEL = "level"
 PARTITION = "partition"
 _OUR_TIMES = TimeColumns()
 _KINDS = ("insert", "retract", "cti", "external_cti", "open", "close")
@@ -67,6 +68,8 @@ class NamedFrame:
     """Rows of a keyed source may have empty intervals: what is made of them is judged."""
     sub_streams: PartitionColumns | None = None
     """The columns that say in which partition a row stands, and where; not if there are none."""
+    closes_once: bool = False
+    """Does each of equal events have a close of its own?"""
 
     @staticmethod
     def of(given: Any, name: str, times: TimeColumns = _OUR_TIMES) -> NamedFrame:
@@ -182,6 +185,7 @@ def source_frame(source: Source, table: NamedFrame) -> Frame:
             words = f"{source.name}: a retraction, but the source is keyed: it takes rows and ctis"
             is_plain = raise_if(f.col(KIND).isin("retract", "close"), f.lit(words))
             table = replace(table, given=table.given.where(is_plain), are_rows=True)
+        table = replace(table, closes_once=source.closes_once)
         return Frame(reconstitute(table, payload), source.columns)
     times = table.layout.times
     if times.is_timeless:
@@ -260,7 +264,10 @@ def net_steps(table: NamedFrame, payload: dict[str, Column]) -> DataFrame:
     if table.has_partitions:
         names.append(PARTITION)
     plain = rows.where(f.col(KIND).isin("insert", "retract"))
-    paired = _open_close_steps(rows.where(f.col(KIND).isin("open", "close")), names, event)
+    toggles, of_one = rows.where(f.col(KIND).isin("open", "close")), names
+    if table.closes_once:
+        toggles, of_one = _with_levels(toggles, names), [*names, _LEVEL]
+    paired = _open_close_steps(toggles, of_one, event, once=table.closes_once).select(*names, _STEPS)
     each = plain.select(*names, f.explode(_plain_steps()).alias(_STEPS)).unionAll(paired)
     start, end = f.col(f"{_STEPS}.vs").alias(VS), f.col(f"{_STEPS}.ve").alias(VE)
     return each.groupBy(start, end, *names).agg(f.sum(f"{_STEPS}.sign").alias("n"))
@@ -323,8 +330,18 @@ def _plain_steps() -> Column:
     )
 
 
-def _open_close_steps(rows: DataFrame, names: Sequence[str], event: Column) -> DataFrame:
-    """Open and close rows as what each changes."""
+def _with_levels(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Open and close rows with their levels, as in `core.openclose`: how many events are open then."""
+    is_open = f.col(KIND) == "open"
+    so_far = Window.partitionBy(*names).orderBy("order").rowsBetween(Window.unboundedPreceding, 0)
+    total = f.sum(f.when(is_open, 1).otherwise(-1)).over(so_far)
+    found = rows.select("*", total.alias("total"))
+    after = f.col("total") - f.least(f.lit(0), f.min("total").over(so_far))
+    return found.select("*", f.when(is_open, after).otherwise(after + 1).alias(_LEVEL)).drop("total")
+
+
+def _open_close_steps(rows: DataFrame, names: Sequence[str], event: Column, *, once: bool) -> DataFrame:
+    """Open and close rows as what each changes; with ``once`` an end stands."""
     is_open = f.col(KIND) == "open"
     so_far = Window.partitionBy(*names).orderBy("order").rowsBetween(Window.unboundedPreceding, 0)
     opener = f.last(f.when(is_open, f.col(VS)), ignorenulls=True).over(so_far)
@@ -334,6 +351,8 @@ def _open_close_steps(rows: DataFrame, names: Sequence[str], event: Column) -> D
     found = found.select("*", f.lag(VE).over(of_one).alias("before"))
     opened, end = f.col("opened"), f.col(VE)
     what = f.when(opened.isNull(), f.lit("closes an event that is not open: "))
+    if once:
+        what = what.when(f.col("before") != tick(FOREVER), f.lit("closes an event that is not open: "))
     what = what.when(end < opened, f.lit("closes an event before its start: "))
     faults = raise_if(~is_open & what.isNotNull(), f.concat(what, event))
     steps = f.when(is_open, f.array(_step(opened, end, 1))).otherwise(_move_end(opened, f.col("before"), end))

@@ -17,6 +17,7 @@ from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.lake.reading import read_lake_changelog, read_lake_history
 from recension.runners.spark.session import check
 from recension.runners.spark.sinks.files import AnyPath, local_path, spark_pattern
+from recension.runners.spark.stream.inputs import column_named
 from recension.runners.spark.types import arrow_schema
 
 _FILE, _ROW = "_file", "_row"
@@ -59,7 +60,8 @@ def read_history(
     place = [F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW)]
     rows = reader.parquet(*(f"{folder}/{name}" for name in torn)).select("*", *place)
     is_deleted = (F.col(_FILE) == deletions[FILE]) & (F.col(_ROW) == deletions[ROW])
-    return events.unionByName(rows.join(deletions, is_deleted, "left_anti").select(*events.columns))
+    kept = rows.join(deletions, is_deleted, "left_anti").select(*map(column_named, events.columns))
+    return events.unionByName(kept)
 
 
 def read_changelog(spark: SparkSession, path: AnyPath) -> DataFrame:

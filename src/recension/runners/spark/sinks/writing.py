@@ -47,6 +47,7 @@ from recension.runners.spark.sinks.recording import MicroBatchRecorder, open_rec
 from recension.runners.spark.sinks.revision import TICKS_A_SECOND
 from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
 from recension.runners.spark.stream.taps import SETTING
+from recension.runners.spark.stream.task import CHECKPOINT
 from recension.runners.spark.stream.topology import OWNER
 from recension.runners.spark.types import arrow_schema
 
@@ -56,7 +57,7 @@ _MOST_BUCKETS: Final = 64
 _ATTEMPTS: Final = 4
 # Up to so many rows the driver writes: for a few thousand, a shuffle and a task took three times as long.
 FEW: Final = 1 << 16
-# Two queries of one session that start at once would both be recorded.
+# Of two queries of one session that start at once one would be told what is the other's.
 _asking: Final = Lock()
 
 
@@ -131,23 +132,25 @@ def write(
     # Connect sends functions only, and this one to its server, where it then stays.
     started = writer.foreachBatch(lambda frame, number: commit(frame, number))
     started = started.queryName(query_name) if query_name is not None else started
-    with _ask_tasks(spark, recorder):
+    with _tell_tasks(spark, spark_address(checkpoint), recorder):
         return _start(started.trigger(**trigger) if trigger is not None else started)
 
 
 @contextmanager
-def _ask_tasks(spark: SparkSession, recorder: MicroBatchRecorder | None) -> Iterator[None]:
-    """Start a query whose tasks record: it keeps the settings that its session has now."""
+def _tell_tasks(spark: SparkSession, checkpoint: str, recorder: MicroBatchRecorder | None) -> Iterator[None]:
+    """Start a query whose tasks know its checkpoint, and may record: it keeps the settings of now."""
+    told = {CHECKPOINT: checkpoint.removeprefix("file:")}
+    if recorder is not None:
+        told[SETTING] = recorder.request.to_json()
     # All wait for each other: one that starts meanwhile would keep the settings too.
     with _asking:
-        if recorder is None:
-            yield
-            return
-        spark.conf.set(SETTING, recorder.request.to_json())
+        for name, value in told.items():
+            spark.conf.set(name, value)
         try:
             yield
         finally:
-            spark.conf.unset(SETTING)
+            for name in told:
+                spark.conf.unset(name)
 
 
 def _start(writer: DataStreamWriter) -> StreamingQuery:

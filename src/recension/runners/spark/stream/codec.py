@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from recension.core.errors import RecensionError
+from recension.runners.spark.stream.task import lost_part_error
 
 _CODEC: Final = "lz4_raw"
 
@@ -29,11 +29,7 @@ def require(store: Store, name: str) -> bytes:
     """What must be there."""
     value = store.get(name)
     if value is None:
-        raise RecensionError(
-            f"the checkpoint is damaged: its state lacks the part {name}, as it is where the files of two "
-            "attempts at one micro-batch were mixed; restore the checkpoint and its tables from the same "
-            "backup, or start with new ones"
-        )
+        raise lost_part_error(name)
     return value
 
 

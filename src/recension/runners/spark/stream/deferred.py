@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -38,6 +38,10 @@ class DeferredProcessor(StatefulProcessor):  # type: ignore[misc]
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark."""
         self._state = handle.getMapState("chunks", _NAME, _CHUNK)
+        if TaskContext.get() is not None:
+            from recension.runners.spark.stream.connections import keep_open
+
+            keep_open(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""

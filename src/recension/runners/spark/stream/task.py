@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import gc
 from functools import cache
+from typing import Final
 
 from pyspark import TaskContext
+
+from recension.core.errors import RecensionError
+
+# The setting by which `rc.spark.write` tells tasks the address of the checkpoint, for messages.
+CHECKPOINT: Final = "spark.recension.checkpoint"
 
 
 @cache
@@ -39,3 +45,12 @@ def task_setting(name: str) -> str | None:
 def _local_property(name: str) -> str | None:
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
+
+
+def lost_part_error(name: str) -> RecensionError:
+    """For state that names what is not there: what it is, and how to go on."""
+    where = task_setting(CHECKPOINT) or ""
+    return RecensionError(
+        f"the checkpoint{where and ' '}{where} is damaged: the state of task {task_number()} lacks its part "
+        f"{name}; `recension repair {where or 'CHECKPOINT'}` says what is still good, and how to go on"
+    )
