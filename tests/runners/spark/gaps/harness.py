@@ -129,7 +129,7 @@ def rounds(sink: str, writer: str) -> Iterator[tuple[str, bool]]:
     for snapshots in itertools.cycle((False, True)):
         for point in POINTS[sink]:
             if is_reached(sink, writer, point):
-                yield point, snapshots or point == "uploaded"
+                yield point, snapshots or point == "upload"
 
 
 def is_reached(sink: str, writer: str, point: str) -> bool:

@@ -1,6 +1,7 @@
 """The gaps between the durable writes of a micro-batch, by name, and how a program is stopped in one.
 
-The names are those of `docs/design/020-checkpoints.md`; a gap lies just after the write that it is named for.
+The names are those of `docs/design/020-checkpoints.md`; a gap lies just after the write that it is named for,
+and `written` is when the last sink has all. In Iceberg a commit is `staged` before it is published.
 What Python writes, or waits for, is caught where it happens, in the driver, by wrapping functions of ours;
 what Spark alone writes is caught as soon as the file is there. Nothing of this is in the library.
 """
@@ -28,8 +29,8 @@ from recension.runners.spark.sinks.micro_batch import MicroBatch
 from recension.runners.spark.sinks.recording import MicroBatchRecorder
 
 # Of every sink, the gaps in the order of a micro-batch.
-_FIRST: Final = ("planned", "state part")
-_LAST: Final = ("written", "uploaded", "committed")
+_FIRST: Final = ("source-log", "offsets", "state-part")
+_LAST: Final = ("written", "upload", "commit")
 POINTS: Final = {
     "own": (*_FIRST, "state", "files", "history", "publishing", "part", "mark", "recorded", *_LAST),
     "delta": (*_FIRST, "state", "files", "history", "part", *_LAST),
@@ -68,21 +69,26 @@ class Trap:
         until = time.monotonic() + _PATIENCE
         while time.monotonic() < until:
             if has_snapshot(self._checkpoint):
-                self.reach("uploaded")
+                self.reach("upload")
                 return
             time.sleep(0.02)
 
     def watch(self) -> None:
         """Look for what Spark alone writes, until the process ends."""
         while True:
-            if self.point == "committed" and self.micro_batches("commits") > self._first:
+            if self.point == "commit" and self.micro_batches("commits") > self._first:
                 self._first += 1
-                self.reach("committed")
-            elif self.point == "state part":
+                self.reach("commit")
+            elif self.point == "source-log":
+                version = self.micro_batches("sources/0")
+                if version > max(self._first, self.micro_batches("offsets")):
+                    self._first = version
+                    self.reach("source-log")
+            elif self.point == "state-part":
                 version = self.micro_batches("offsets")
                 if version > self._first and any(self._checkpoint.glob(f"state/*/*/{version}.changelog")):
                     self._first = version
-                    self.reach("state part")
+                    self.reach("state-part")
             time.sleep(0.001)
 
 
@@ -103,7 +109,7 @@ def has_snapshot(checkpoint: Path) -> bool:
 def set_trap(trap: Trap) -> Iterator[None]:
     """Let a trap know which points are reached."""
     undo = [_wrap(owner, name, wrapped) for owner, name, wrapped in _wrappers(trap)]
-    if trap.point in ("committed", "state part"):
+    if trap.point in ("source-log", "commit", "state-part"):
         threading.Thread(target=trap.watch, daemon=True).start()
     try:
         yield
@@ -146,10 +152,10 @@ def _wrappers(trap: Trap) -> list[tuple[Any, str, Callable[[Any], Any]]]:
 
         def wrapped(writer: Any, function: Any) -> Any:
             def call(frame: Any, number: int) -> None:
-                trap.reach("planned")
+                trap.reach("offsets")
                 function(frame, number)
                 trap.reach("written")
-                if trap.point == "uploaded":
+                if trap.point == "upload":
                     trap.wait_for_snapshot()
 
             return for_each_batch(writer, call)

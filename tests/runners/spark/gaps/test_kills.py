@@ -7,6 +7,7 @@ the micro-batch is not. `make soak` has every gap (`points.py`), as often as ``K
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from itertools import count
@@ -17,10 +18,11 @@ import pytest
 from scripts.kafka_broker import Broker
 from tests.runners.spark.gaps import program
 from tests.runners.spark.gaps.harness import Kills, rounds
-from tests.runners.spark.gaps.points import Trap, set_trap
+from tests.runners.spark.gaps.points import POINTS, Trap, set_trap
 from tests.runners.spark.gaps.program import Start
 from tests.runners.spark.kafka.topics import counted, events_of, receive, without_repeats
 from tests.runners.spark.lake import killed
+from tests.runners.spark.stream.processes import ROOT
 
 pytestmark = [pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")]
 # Of the long form, for each sink and writer.
@@ -51,6 +53,14 @@ def new_workers(spark: Any) -> Iterator[Any]:
     environment.pop("RECENSION_TESTS_WORKERS", None)
 
 
+def test_every_gap_of_the_protocol_is_one_in_which_a_query_is_killed() -> None:
+    page = (ROOT / "docs" / "design" / "020-checkpoints.md").read_text(encoding="utf-8")
+    table = page.partition("## The protocol")[2].partition("\n\nMessages")[0]
+    named = re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)
+    assert len(named) > len("gaps")
+    assert set(named) <= set(POINTS["own"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sink", ["own", "delta"])
 def test_a_sink_that_fails_between_the_two_commits(
@@ -77,7 +87,7 @@ def test_a_sink_that_fails_between_the_two_commits(
 def test_a_driver_killed_between_the_two_commits_with_a_snapshot_in_between(tmp_path: Path) -> None:
     """The first attempt's snapshot is uploaded, and the second attempt goes on from the state before it."""
     run = Kills(tmp_path)
-    run.kill_at("uploaded", times=2, snapshots=True)
+    run.kill_at("upload", times=2, snapshots=True)
     run.kill_at("written", times=2)
     run.check_end()
 
@@ -105,7 +115,7 @@ def test_a_snapshot_uploaded_by_one_of_the_kills(
     spark = request.getfixturevalue("spark" if sink == "own" else sink)
     run = Kills(tmp_path, sink)
     for number in range(EIGHT):
-        run.kill_at("uploaded" if number % 4 == 2 else "written", 1 + number % 2, snapshots=number % 4 == 2)
+        run.kill_at("upload" if number % 4 == 2 else "written", 1 + number % 2, snapshots=number % 4 == 2)
     run.check_end(spark)
 
 
@@ -143,7 +153,7 @@ def test_kills_in_every_gap(request: pytest.FixtureRequest, tmp_path: Path, sink
             break
         for _ in range(2):
             run.kill_at(point, snapshots=snapshots)
-        if point == "committed":
+        if point == "commit":
             run.kill_worker()
     run.check_end(spark)
 
