@@ -51,6 +51,22 @@ def test_offsets_say_all(tmp_path: Path) -> None:
     assert content(tmp_path, 1) != first
 
 
+def test_when_it_was_planned(tmp_path: Path) -> None:
+    """In microseconds; 0 where an early Spark has not noted it."""
+    file = tmp_path / "offsets" / "0"
+    file.parent.mkdir()
+    for noted, at in (
+        ('{"batchWatermarkMs":0,"batchTimestampMs":1700000000123}', 1_700_000_000_123_000),
+        ('{"batchWatermarkMs":0}', 0),
+        ("", 0),
+    ):
+        file.write_text(f"v1\n{noted}\n-")
+        assert InputLog(LocalFiles(tmp_path), QUERY, ()).planned_at(0) == at
+    file.write_text("v1")
+    with pytest.raises(FormatError, match="offsets of micro-batch 0 are damaged"):
+        InputLog(LocalFiles(tmp_path), QUERY, ()).planned_at(0)
+
+
 def test_a_count_of_files_stands_for_their_names(tmp_path: Path) -> None:
     offsets(tmp_path, 0, counted(0))
     offsets(tmp_path, 1, counted(2))

@@ -9,7 +9,10 @@ import json
 import os
 import subprocess
 import sys
+from itertools import count, islice
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -19,8 +22,9 @@ from tests.runners.spark.stream.processes import ROOT
 
 from recension.core.formats import read_history
 from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
-from recension.runners.spark.sinks import revision
+from recension.runners.spark.sinks import changelog, history_table, revision, table_files
 from recension.runners.spark.sinks.changelog import Changelog
+from recension.runners.spark.sinks.files import SealedName, write_parquet
 from recension.runners.spark.sinks.history_table import HistoryTable
 
 SECOND = 1_000_000
@@ -78,6 +82,34 @@ def test_a_task_that_comes_late_changes_nothing(tmp_path: Path) -> None:
         manifest.all_files() | manifests | {".lock"}
     )
     assert [f.name for f in (tmp_path / "log" / "_tmp").iterdir()] == [".lock"]
+
+
+def test_what_an_earlier_release_has_written_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named files at random, and took the time of a commit, which is after the one that was planned."""
+    batches, number = revised(3, 9), count()
+
+    def at_random(folder: Path, prefix: str, *rows: Any) -> SealedName:
+        name = f"{prefix.partition('-')[0]}-{uuid4().hex}.parquet"
+        return SealedName(name, write_parquet(folder / name, *rows))
+
+    def go_on(files: int, later: int) -> None:
+        for at in islice(number, files):
+            batch = fed(batches[at], at, at=again.PLANNED + at * SECOND + later)
+            for sink in (Changelog(tmp_path / "log"), HistoryTable(tmp_path / "table", keep=3600)):
+                sink.apply(batch)
+
+    with monkeypatch.context() as earlier:
+        for module in (changelog, history_table, table_files):
+            earlier.setattr(module, "write_named", at_random)
+        go_on(5, later=2 * SECOND)
+    go_on(4, later=0)
+    expected = prefixes(batches)
+    for name in ("log", "table"):
+        assert_same(read(tmp_path / name), expected[-1])
+    for version in range(1, 10):
+        assert_same(read_history(tmp_path / "table", version=version), expected[version - 1])
 
 
 @pytest.mark.parametrize("hours", [0, 5])
