@@ -62,7 +62,7 @@ def test_every_gap_of_the_protocol_is_one_in_which_a_query_is_killed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sink", ["own", "delta"])
+@pytest.mark.parametrize("sink", ["own", pytest.param("delta", marks=pytest.mark.soak)])
 def test_a_sink_that_fails_between_the_two_commits(
     request: pytest.FixtureRequest, spark: Any, new_workers: Any, tmp_path: Path, sink: str
 ) -> None:
