@@ -14,7 +14,6 @@ import pytest
 
 import recension as rc
 from recension.core.formats import open_stream
-from recension.runners.spark.session import FILE_MANAGER, choose_file_manager, prepare_streaming
 from recension.runners.spark.types import arrow_carrier
 
 COLUMNS = {
@@ -116,20 +115,3 @@ def test_types_without_a_carrier_are_refused_beforehand(spark: Any, tmp_path: Pa
     pq.write_table(pa.table({"_vs": [0], "at": pa.nulls(1, pa.int32())}), tmp_path / "0.parquet")
     with pytest.raises(rc.RecensionError, match=r"column at is .*, which Spark cannot hold; cast it first"):
         rc.spark.stream(spark, rc.source("s", {"at": kind}), {"s": str(tmp_path)}, shards=1)
-
-
-def test_a_local_disk_has_its_files_renamed_without_starting_processes(spark: Any) -> None:
-    spark.conf.unset(FILE_MANAGER)
-    prepare_streaming(spark)
-    ours = spark.conf.get(FILE_MANAGER)
-    assert ours.endswith("FileSystemBasedCheckpointFileManager")
-    own = ours.replace("FileSystemBased", "FileContextBased")
-    # The checkpoint's own address decides where it is known.
-    choose_file_manager(spark, "s3a://bucket/checkpoint")
-    assert spark.conf.get(FILE_MANAGER, None) is None
-    choose_file_manager(spark, "file:/checkpoint")
-    assert spark.conf.get(FILE_MANAGER) == ours
-    spark.conf.set(FILE_MANAGER, own)
-    prepare_streaming(spark)
-    assert spark.conf.get(FILE_MANAGER) == own
-    spark.conf.set(FILE_MANAGER, ours)
