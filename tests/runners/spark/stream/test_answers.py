@@ -14,6 +14,7 @@ import pytest
 
 import recension as rc
 from recension.core.formats import open_stream
+from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.types import arrow_carrier
 
 COLUMNS = {
@@ -115,3 +116,9 @@ def test_types_without_a_carrier_are_refused_beforehand(spark: Any, tmp_path: Pa
     pq.write_table(pa.table({"_vs": [0], "at": pa.nulls(1, pa.int32())}), tmp_path / "0.parquet")
     with pytest.raises(rc.RecensionError, match=r"column at is .*, which Spark cannot hold; cast it first"):
         rc.spark.stream(spark, rc.source("s", {"at": kind}), {"s": str(tmp_path)}, shards=1)
+
+
+def test_how_the_files_of_a_checkpoint_are_written_is_left_to_spark(spark: Any) -> None:
+    """Spark's own way replaces what an attempt left that failed; others that it has do not."""
+    prepare_streaming(spark)
+    assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None) is None
