@@ -1,5 +1,5 @@
 """A micro-batch that is run again stores the same, byte for byte: whatever the engine went through before, in
-whichever order packets come, and in a process whose hashes of texts are others.
+whichever order packets come, however their rows are cut, and in a process whose hashes of texts are others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Twice(Rehearsal):
 
     def turn_twice(self, source: str, elements: list[Any]) -> None:
         """Once by engines that are loaded, once by those that are there, or behind."""
-        batches = [from_elements(elements, SCHEMA)]
+        cut = self._luck.randint(0, len(elements))
+        batches = [from_elements(part, SCHEMA) for part in (elements[:cut], elements[cut:])]
         before = {key: Memory(store) for key, store in self.stores.items()}
         parked = dict(processor._parked)
         processor._parked.clear()
@@ -60,7 +61,7 @@ class Twice(Rehearsal):
         processor._parked.clear()
         processor._parked.update(parked)
         self._is_mixed = False
-        self.turn({source: batches})
+        self.turn({source: [from_elements(elements, SCHEMA)]})
         assert self.contents() == by_loaded, _apart(self.contents(), by_loaded)
         kept = self._luck.choice([processor._parked, loaded, parked])
         processor._parked = dict(kept)
