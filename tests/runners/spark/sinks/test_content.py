@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from recension.core.errors import FormatError
-from recension.runners.spark.sinks.checkpoint import InputLog, LocalFiles, source_numbers
+from recension.runners.spark.sinks.checkpoint import (
+    InputLog,
+    LocalFiles,
+    clear_unfinished_plan,
+    source_numbers,
+)
 
 QUERY = "the query"
 
@@ -156,3 +161,19 @@ def test_offsets_that_cannot_be(tmp_path: Path) -> None:
 def test_offsets_that_are_gone(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="lacks the offsets of micro-batch 3"):
         content(tmp_path, 3)
+
+
+def test_a_plan_that_was_not_finished_is_cleared_away(tmp_path: Path) -> None:
+    """The first one alone: Spark would refuse every later start. Nothing else is touched."""
+    folder, files = tmp_path / "offsets", LocalFiles(tmp_path)
+    clear_unfinished_plan(files)
+    folder.mkdir()
+    unfinished = [".0.849c3b32-8e00.tmp", "..0.849c3b32-8e00.tmp.crc"]
+    for name in [*unfinished, "notes.txt", ".hidden"]:
+        (folder / name).touch()
+    clear_unfinished_plan(files)
+    assert sorted(files.names("offsets")) == [".hidden", "notes.txt"]
+    for name in [*unfinished, "0"]:
+        (folder / name).touch()
+    clear_unfinished_plan(files)
+    assert set(unfinished) < set(files.names("offsets"))

@@ -63,6 +63,9 @@ class Checkpoint:
     def put(self, name: str, text: str) -> None:
         raise AssertionError
 
+    def remove(self, name: str) -> None:
+        raise AssertionError
+
 
 class Recorded:
     """A query that is played in this process, and recorded as a driver does it."""

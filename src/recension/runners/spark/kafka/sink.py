@@ -34,6 +34,7 @@ from recension.runners.spark.kafka.topics import SERVERS, Topics
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
     claim,
+    clear_unfinished_plan,
     files_of,
     is_begun,
     query_of,
@@ -112,6 +113,7 @@ def write_kafka(
     width = _claim_topic(files, topics, topic)
     if owner:
         claim(files, owner)
+    clear_unfinished_plan(files)
 
     def commit(frame: DataFrame, number: int) -> None:
         run = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))

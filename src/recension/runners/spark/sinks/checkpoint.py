@@ -13,6 +13,7 @@ A checkpoint on a disk is read by Python, any other by the file systems of Spark
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import fspath
@@ -39,6 +40,9 @@ from recension.runners.spark.stream.topology import require_same
 
 NAME: Final = "recension.json"
 TABLES: Final = "recension.tables.json"
+_PLANS: Final = "offsets"
+# Spark writes a file under such a name and then renames it; Hadoop keeps a checksum beside it.
+_UNFINISHED: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]+\.tmp(?:\.crc)?")
 # The lines of a log of offsets: its version, the settings and the time of the micro-batch, then the sources.
 _PLANNED: Final = 1
 _FIRST_SOURCE: Final = 2
@@ -57,6 +61,9 @@ class CheckpointFiles(Protocol):
 
     def put(self, name: str, text: str) -> None:
         """Write a file; one that is there is replaced."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
 
 
 def files_of(spark: SparkSession, checkpoint: AnyPath) -> CheckpointFiles:
@@ -89,6 +96,11 @@ class LocalFiles:
         with disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             publish_text(self._folder / name, text)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with disk_errors(self._folder):
+            (self._folder / name).unlink(missing_ok=True)
 
 
 class HadoopFiles:
@@ -127,6 +139,11 @@ class HadoopFiles:
             finally:
                 stream.close()
 
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with self._one_line_errors():
+            self._system.delete(self._path(name), False)
+
     @contextmanager
     def _one_line_errors(self) -> Iterator[None]:
         """Errors of the file system become one line."""
@@ -157,6 +174,9 @@ class ConnectFiles:
 
     def put(self, name: str, text: str) -> None:
         """Nothing: a DataFrame writes no file of a given name. Whose state it is, the state says as well."""
+
+    def remove(self, name: str) -> None:
+        """Nothing, for the same reason."""
 
     def _collect(self, name: str, column: str) -> list[Any]:
         found = self._spark.read.format("binaryFile").load(escape_wildcards(f"{self._folder}/{name}"))
@@ -204,6 +224,17 @@ def claim(files: CheckpointFiles, owner: str) -> None:
     require_owner(files, owner)
     if not is_begun(files):
         files.put(NAME, owner)
+
+
+def clear_unfinished_plan(files: CheckpointFiles) -> None:
+    """Remove what a driver left that was killed while it wrote down what its first micro-batch is made of.
+
+    Spark takes that for a checkpoint whose beginning is lost, and refuses every later start.
+    """
+    names = files.names(_PLANS)
+    if not any(name.isdigit() for name in names):
+        for name in filter(_UNFINISHED.fullmatch, names):
+            files.remove(f"{_PLANS}/{name}")
 
 
 def note_tables(files: CheckpointFiles, tables: Mapping[str, AnyPath | None]) -> None:

@@ -32,6 +32,7 @@ from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
     InputLog,
     claim,
+    clear_unfinished_plan,
     files_of,
     is_begun,
     listed_sources,
@@ -124,6 +125,7 @@ def write(
     if owner:
         claim(files, owner)
         note_tables(files, {"changelog": changelog, "history": history, "record": record})
+    clear_unfinished_plan(files)
     recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
     classic = None if is_connect(spark) else spark
     commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
