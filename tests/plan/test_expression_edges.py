@@ -134,9 +134,9 @@ def test_the_clock_of_a_zone_is_that_of_its_rules(zone: str) -> None:
     query = rc.source("s", {"x": "timestamp[us, UTC]"}).select(
         "x", year=at.dt.year(), hour=at.dt.hour(), minute=at.dt.minute(), date=at.dt.date(),
         cast=at.cast("date32"), ordinal=at.dt.ordinal_day(), weekday=at.dt.weekday(),
-        text=at.dt.to_string("%Y-%m-%d %H:%M"), offset=at.cast("string").str.tail(5), clock=at.dt.replace_time_zone(None),
-        quarter=at.dt.truncate("15m"), whole=at.dt.truncate("1h"), day=at.dt.truncate("1d"),
-        month=at.dt.truncate("1mo"), tomorrow=at.dt.offset_by("1d"), later=at.dt.offset_by("7h"),
+        text=at.dt.to_string("%Y-%m-%d %H:%M"), offset=at.cast("string").str.tail(5),
+        clock=at.dt.replace_time_zone(None), quarter=at.dt.truncate("15m"), whole=at.dt.truncate("1h"),
+        day=at.dt.truncate("1d"), month=at.dt.truncate("1mo"), tomorrow=at.dt.offset_by("1d"), later=at.dt.offset_by("7h"),
     )  # fmt: skip
     rows = rc.run(query, {"s": [rc.Insert({"x": moment}, 1, 2) for moment in wanted]}).history().to_arrow()
     assert rows.num_rows == len(wanted)
@@ -181,3 +181,27 @@ def test_a_time_without_a_clock_time_is_refused() -> None:
     rows = pa.table({"x": pa.array([253_402_300_800], pa.timestamp("s", "UTC"))})
     with pytest.raises(StreamError, match="beyond the year 9999"):
         rc.session(query).push("s", rows.append_column("_vs", [[1]]).append_column("_kind", [["insert"]]))
+
+
+@pytest.mark.parametrize("kind", ["int64", "float64", "uint8"])
+def test_the_median_of_a_list_is_exact(kind: str) -> None:
+    lists = [[], [1], [3, 1], [3, None, 1], [1, 2, 3, 4], [9, 7, 8], [None], None, [2, 2, 250, 255]]
+    found = computed(pa.list_(pa.field("item", kind)), X.list.median(), lists)
+    assert found == [None, 1.0, 2.0, 2.0, 2.5, 8.0, None, None, 126.0]
+
+
+def test_the_median_of_numbers_at_their_bounds() -> None:
+    assert computed(pa.list_(pa.int64()), X.list.median(), [[2**63 - 1, 1], [-(2**63), 2**63 - 1]]) == [
+        2.0**62,
+        0.0,
+    ]
+    floats = computed(
+        pa.list_(pa.float64()), X.list.median(), [[1.7e308, 1.5e308], [1.0, math.nan, 3.0], [math.inf]]
+    )
+    assert floats == [1.6e308, 3.0, math.inf]
+
+
+def test_zero_is_among_zeros_whatever_its_sign() -> None:
+    assert computed("float64", X.is_in([0.0, 1.5]), [-0.0, 0.0, 1.5, 2.0]) == [True, True, True, False]
+    assert computed("float64", X.is_in([-0.0]), [-0.0, 0.0]) == [True, True]
+    assert computed("uint64", X.is_in([2**64 - 1, 1]), [2**64 - 1, 2**64 - 2]) == [True, False]

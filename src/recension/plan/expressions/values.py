@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from recension.core.errors import RecensionError
 from recension.plan.expressions import arithmetic, zones
 from recension.plan.expressions.arithmetic import Value
+from recension.plan.expressions.medians import list_medians
 from recension.plan.expressions.tree import Call, Column, FunctionCall, Literal, Tree, columns_of
 
 _COMPARISONS: Final[dict[str, Callable[..., Value]]] = {
@@ -165,6 +166,8 @@ class _Evaluation:
         """A method of narwhals, or one of ours that checks what narwhals does not."""
         if call.name in _BY_CLOCK:
             return self._call_by_clock(call)
+        if call.name == "list.median":
+            return list_medians(self._array(call.operands[0]))
         unit = dict(call.arguments).get("time_unit") or _UNITS.get(call.name)
         if unit is not None:
             exact = arithmetic.scale_time(call, self._array(call.operands[0]), unit)
@@ -275,7 +278,7 @@ class _Replay:
 
 def _is_replayed(call: Call) -> bool:
     """Can narwhals do it without a check of ours?"""
-    own = {"when", "is_between", "fill_null", "list.sum", "dt.timestamp"}
+    own = {"when", "is_between", "fill_null", "list.sum", "list.median", "dt.timestamp"}
     return call.name not in own | _BY_CLOCK | _COMPUTED.keys() | _UNITS.keys()
 
 
@@ -294,8 +297,21 @@ def _remainder(call: Call, operands: list[Value]) -> Value:
 def _is_in(call: Call, operands: list[Value]) -> Value:
     """Null if the value is null."""
     (value,) = operands
-    found = pc.is_in(value, value_set=pa.array(dict(call.arguments)["other"]))
+    members = _members(dict(call.arguments)["other"], value.type)
+    if pa.types.is_floating(value.type):  # -0.0 is 0.0
+        value = pc.add(value, pa.scalar(0.0, value.type))
+    found = pc.is_in(value, value_set=members)
     return pc.if_else(pc.is_null(value), pa.scalar(None, pa.bool_()), found)
+
+
+def _members(given: Any, kind: pa.DataType) -> pa.Array:
+    """The values to look for; Arrow takes whole numbers for int64, whether they fit or not."""
+    try:
+        members = pa.array(given)
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.array(given, kind)
+    is_float = pa.types.is_floating(members.type)
+    return pc.add(members, pa.scalar(0.0, members.type)) if is_float else members
 
 
 def _round(call: Call, operands: list[Value]) -> Value:

@@ -1,10 +1,10 @@
 """What the clocks of time zones show: Arrow's own answers where they are right, ours where they are not.
 
 Arrow knows the changes of clocks that the zone database lists, up to 2037 for most zones, and not the rule
-that holds from then on. It also refuses to cut or move a time to one that the clock shows twice or never. So here
-a moment becomes what the clock shows, a plain timestamp; that is cut or moved; and what comes out becomes a
-moment again. Of a time that is shown twice the earlier is taken, and one that is skipped is where the clock
-goes on, as for the windows of calendars.
+that holds from then on. It also refuses to cut or move a time to one that the clock shows twice or never.
+So here a moment becomes what the clock shows, a plain timestamp; that is cut or moved; and what comes out
+becomes a moment again. Of a time that is shown twice the earlier is taken, and one that is skipped is where
+the clock goes on, as for the windows of calendars.
 """
 
 from __future__ import annotations
