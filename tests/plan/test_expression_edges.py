@@ -136,7 +136,8 @@ def test_the_clock_of_a_zone_is_that_of_its_rules(zone: str) -> None:
         cast=at.cast("date32"), ordinal=at.dt.ordinal_day(), weekday=at.dt.weekday(),
         text=at.dt.to_string("%Y-%m-%d %H:%M"), offset=at.cast("string").str.tail(5),
         clock=at.dt.replace_time_zone(None), quarter=at.dt.truncate("15m"), whole=at.dt.truncate("1h"),
-        day=at.dt.truncate("1d"), month=at.dt.truncate("1mo"), tomorrow=at.dt.offset_by("1d"), later=at.dt.offset_by("7h"),
+        day=at.dt.truncate("1d"), month=at.dt.truncate("1mo"), tomorrow=at.dt.offset_by("1d"),
+        later=at.dt.offset_by("7h"),
     )  # fmt: skip
     rows = rc.run(query, {"s": [rc.Insert({"x": moment}, 1, 2) for moment in wanted]}).history().to_arrow()
     assert rows.num_rows == len(wanted)
