@@ -67,7 +67,7 @@ def check_plan(data: st.DataObject, plan: Plan, *, in_files: bool = True) -> Non
 
 
 @given(st.data())
-@settings(max_examples=examples(80), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), suppress_health_check=list(HealthCheck))
 def test_all_answers_of_two_steps(data: st.DataObject) -> None:
     """Nothing unnamed matters, and nothing new where no absence says so."""
     plan = Plan(tuple(data.draw(st.lists(st.sampled_from(EARLY), min_size=2, max_size=2))))
@@ -84,7 +84,7 @@ def test_all_answers_of_two_steps(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), suppress_health_check=list(HealthCheck))
 def test_the_biography_is_what_a_run_has_given(data: st.DataObject) -> None:
     """After each element, in the order of `rc.run`, whichever source comes first and is closed or not."""
     plan = Plan(tuple(data.draw(st.lists(st.sampled_from(EARLY), min_size=1, max_size=2))))
@@ -107,7 +107,7 @@ def test_the_biography_is_what_a_run_has_given(data: st.DataObject) -> None:
 
 
 def _in_files(feed: Sequence[Any], folder: Path) -> StreamReader:
-    """The same stream in two Parquet files with small row groups, read in batches of two as `Judge.why` does."""
+    """The same stream in two Parquet files with small row groups, in batches of two, as `Judge` has it."""
     folder.mkdir()
     for number, part in enumerate((feed[:4], feed[4:])):
         file = folder / f"{number}.parquet"

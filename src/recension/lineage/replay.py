@@ -184,17 +184,16 @@ class Replay:
     ) -> tuple[dict[str, SourceInput], dict[str, Region], dict[str, Region]]:
         """For a biography: the inputs, the regions of them to replay, and those that may change the answer.
 
-        These have the keys of the answer, at all times: while it changed it may have reached further. All the
-        rest is needed only where it says how far time is.
+        These have the keys of the answer; of very much only what the answer reaches is replayed, unless steps
+        tell from all events how far time is.
         """
-        reached = self._reached()
-        sources = [node for node in self.steps if isinstance(node, Source) and node in reached]
-        keys = {node.name: reached[node].for_ever() for node in sources}
         is_whole = whole or self.is_small or any(map(_goes_by_events, self.steps))
-        regions = dict.fromkeys(keys, Region()) if is_whole else keys
+        reached = self._reached() if is_whole else {}
+        keys = {n.name: there.for_ever() for n, there in reached.items() if isinstance(n, Source)}
+        regions = dict.fromkeys(keys, Region()) if is_whole else self.regions
         # An input that no step needs: its CTIs are there all the same.
         parts = {name: one.part(regions.get(name, _NOTHING)) for name, one in self.inputs.items()}
-        return parts, regions, keys
+        return parts, regions, keys if is_whole else regions
 
     def answers(self, parts: Mapping[str, HistoryTable]) -> HistoryTable:
         """The history of the query over other parts of the inputs."""
