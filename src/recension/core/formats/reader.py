@@ -211,6 +211,11 @@ class StreamReader:
         return self._pass.decoder.dropped
 
     @property
+    def batch_size(self) -> int:
+        """How many rows it reads at a time."""
+        return self._size
+
+    @property
     def has_partitions(self) -> bool:
         """Are there sub-streams? Then the stream is read whole."""
         return self._places is not None and bool(self._places.partition)
