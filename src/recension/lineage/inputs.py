@@ -208,6 +208,7 @@ def read_inputs(
     times, found = OneKind(), dict[str, Input]()
     for name, source in sources.items():
         one, data = _as_one_stream(source), inputs[name]
+        data = data.in_columns(source.columns) if isinstance(data, StreamReader) else data
         if name not in unchecked and isinstance(data, StreamReader) and (parts := _parts(one, data, small)):
             read_all = partial(_read_all, source, data)
             found[name] = FileInput(one, parts, read_all, data.kind, data.is_table or close)
