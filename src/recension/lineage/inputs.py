@@ -224,6 +224,7 @@ def read_inputs(
     for name, data in inputs.items():
         source = sources[name]
         one = _as_one_stream(source)
+        data = data.in_columns(source.columns) if isinstance(data, StreamReader) else data
         if name not in unchecked and isinstance(data, StreamReader) and (parts := _parts(one, data, small)):
             read_all = partial(_read_all, data)
             is_closed = data.is_table or close

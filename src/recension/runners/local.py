@@ -98,6 +98,10 @@ class Session(LockedSession):
         """The names to push to."""
         return list(self._run.intakes)
 
+    def columns_of(self, source: str) -> pa.Schema:
+        """The columns of a source."""
+        return self._run.intake(source).columns
+
     @property
     def tables(self) -> set[str]:
         """The names of sources that are tables without times."""
