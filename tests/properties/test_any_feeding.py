@@ -1,0 +1,108 @@
+"""Whatever revisions a stream has, and however it is fed, the history is that of its final rows.
+
+Every query of `tests.properties.queries` is fed the same rows in many ways: revised, in one batch, one by one,
+cut anywhere, in another order, with restored sessions; and once without any revision. All must give what the
+query means. What depends on when things arrive by its nature is not among the queries: a finite memory of
+`finalize`, `rc.WEAK`, late elements that are dropped, lossy merges, clocks on the wall.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.lmerge.scripts import examples
+from tests.properties.queries import Query, queries
+
+import recension as rc
+from recension.core.errors import RecensionError
+from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.denote.order import History
+from recension.runners.local import Session
+from recension.testing.assertions import assert_equivalent
+from recension.testing.cases import Case, Feeding
+from recension.testing.model import StreamModel
+from recension.testing.physical import Dice
+
+QUERIES = queries()
+
+
+def final_rows(case: Case) -> Feeding:
+    """Nothing but the rows that remain, at once."""
+    rows = {name: [Insert(e.payload, e.vs, e.ve) for e in found] for name, found in case.histories.items()}
+    return Feeding("final rows", [(name, [*inserts, Cti(FOREVER)]) for name, inserts in rows.items()])
+
+
+class Play:
+    """A session of the query, fed."""
+
+    def __init__(self, query: Query, case: Case, value: str, known: rc.Properties) -> None:
+        self.query, self._case, self._of = query, case, (value, known)
+        self.shown, self._watermark = StreamModel(), BEGINNING
+        self._came = {name: StreamModel() for name in case.streams}
+
+    def run(self, feeding: Feeding) -> History:
+        session = self._session()
+        half = len(feeding.turns) // 2
+        for at, (name, elements) in enumerate(feeding.turns):
+            if at in feeding.restores:
+                chunks, session = session.snapshot(), self._session()
+                session.restore(chunks)
+            if at == half and self.query.other == "table":
+                rows = [dict(e.payload) for e in self._case.histories["t"]]
+                session.push("t", pa.Table.from_pylist(rows, self._reads["t"].schema))
+            if name != "t" or self.query.other != "table":
+                session.push(name, elements)
+            self._follow(session, name, elements)
+            if feeding.name in ("one by one", "cut"):
+                self._check_now()
+        return self.shown.events()
+
+    def _session(self) -> Session:
+        self._reads = self.query.build(*self._of)
+        return rc.session(**self._reads)
+
+    def _check_now(self) -> None:
+        """What shows everything at once means what has come so far."""
+        came = {name: model.events() for name, model in self._came.items()}
+        meaning = self.query.meaning_now(came, self._watermark)
+        if meaning is not None:
+            assert_equivalent(self.shown.events(), meaning)
+
+    def _follow(self, session: Session, name: str, elements: list[Element]) -> None:
+        for element in elements:
+            self._came[name].take(element)
+            if not isinstance(element, Retract | ExternalCti):
+                at = element.t if isinstance(element, Cti) else element.vs
+                self._watermark = max(self._watermark, at)
+        for element in session.read("out").elements():
+            assert (fault := self.shown.fault(element)) is None, f"{element} {fault}"
+            self.shown.take(element)
+
+
+def check(query: Query, dice: Dice) -> None:
+    """All feedings of a case, against what the query means."""
+    case, value, known = query.case(dice)
+    try:
+        meaning: History | None = query.meaning(case.histories)
+    except RecensionError:
+        meaning = None
+    for feeding in [final_rows(case), *case.feedings]:
+        try:
+            if meaning is None:
+                with pytest.raises(RecensionError):
+                    Play(query, case, value, known).run(feeding)
+            else:
+                assert_equivalent(Play(query, case, value, known).run(feeding), meaning)
+        except BaseException as why:
+            why.add_note(f"{query} of {value}, {known}, fed {feeding.name}: {feeding}")
+            raise
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=repr)
+@given(rolls=st.binary(min_size=512, max_size=512))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+def test_the_history_is_that_of_the_final_rows(query: Query, rolls: bytes) -> None:
+    check(query, Dice(rolls))
