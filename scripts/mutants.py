@@ -158,7 +158,8 @@ def run(wanted: Sequence[Mutant], workers: int, minutes: float) -> dict[Mutant, 
         found[mutant] = answer
         took = time.monotonic() - started
         print(
-            f"{number:3}/{len(left)} {answer['result']:9} {took:4.0f} s  {mutant.file}: {mutant.name}", flush=True
+            f"{number:3}/{len(left)} {answer['result']:9} {took:4.0f} s  {mutant.file}: {mutant.name}",
+            flush=True,
         )
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:

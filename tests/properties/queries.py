@@ -1,4 +1,4 @@
-"""A hundred queries by name: every step in every form of speculation, and steps over steps, with what they mean.
+"""A hundred queries by name: every step in every form of speculation, steps over steps; and what they mean.
 
 The steps are those of `tests.properties.plans`; here are a few more, which need final rows that end, other
 inputs or other values. `queries` puts them together: each step alone, then each over others by turns.
@@ -6,6 +6,7 @@ inputs or other values. `queries` puts them together: each step alone, then each
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -13,7 +14,6 @@ from functools import cached_property
 from math import gcd
 from typing import Any
 
-import pyarrow as pa
 from tests.properties.places import PLACES, Place, step_over
 from tests.properties.plans import STEPS, Plan
 from tests.properties.step import History, StepKind, plus
@@ -27,7 +27,7 @@ from recension.plan.nodes import GroupApply
 from recension.plan.rewrites.optimize import optimize
 from recension.plan.source import sources_of
 from recension.testing.cases import DECIMAL, FLOAT64, INT64, Case, make_case, make_row_case
-from recension.testing.clocks import EARLY, FAR, TICKS, Clock
+from recension.testing.clocks import EARLY, FAR, TICKS
 from recension.testing.physical import Dice, Shape
 
 KNOWN = [
@@ -93,6 +93,7 @@ MORE = [
     ),
 ]
 
+
 def _in_every_speculation(*names: str) -> list[str]:
     """Each in the three forms, of the whole stream and by group in turns."""
     forms = [(name, speculate) for name in names for speculate in SPECULATE]
@@ -100,8 +101,10 @@ def _in_every_speculation(*names: str) -> list[str]:
 
 
 FAMILIES: Mapping[str, list[str]] = {
-    "span": ["where", "select", "map", "where and select", "v = lifetime", "where end() - start() > 3", "union"],
-    "distinct": ["distinct"],
+    "span": [
+        "where", "select", "map", "where and select", "v = lifetime", "where end() - start() > 3", "union",
+    ],
+    "distinct": ["distinct", "apply distinct"],
     "lifetime": [
         "shift", "cut", "hop", "inserts", "deletes", "to_points", "set_duration", "clip",
         "live from start() to min_horizontal(end(), start() + 2)", "live from end() - 2 to None",
@@ -124,17 +127,21 @@ FAMILIES: Mapping[str, list[str]] = {
         "apply left join with the group later",
     ],
 }  # fmt: skip
-_WHOLE_NUMBERS = re.compile("map|median|module")
+_EACH_TYPE = ("distinct", "join", "coalesce", "consistency")
+"""Families in which each step is of a kind of its own."""
+TYPES = (INT64, FLOAT64, DECIMAL)
+_WHOLE_NUMBERS = re.compile("map|median|module|echo|total")
 """Steps that are declared for whole numbers."""
-_NAMED_TICK = re.compile(r"over \d|module|windows")
+_NAMED_TICK = re.compile(r"over \d+/|module|windows")
 _BY_NAME = {step.name: step for step in [*STEPS, *MORE]}
 
 
 @dataclass(frozen=True)
 class Query:
-    """Steps over two sources; ``source`` and ``other`` say of what kind these are."""
+    """Steps over two sources, which are of the kinds ``source`` and ``other``; ``value`` is the type of ``v``."""
 
     plan: Plan
+    value: str = INT64
     source: str = "stream"
     other: str = "stream"
     place: Place | None = None
@@ -142,11 +149,12 @@ class Query:
     def __repr__(self) -> str:
         read = "" if self.source == "stream" else f" of {self.source}"
         read += "" if self.other == "stream" else f" with a {self.other}"
+        read += "" if self.value == INT64 else f" of {self.value}"
         return ", ".join(step.name for step in self.plan.steps) + read
 
-    def build(self, value: str, known: rc.Properties) -> dict[str, rc.Stream]:
+    def build(self, known: rc.Properties) -> dict[str, rc.Stream]:
         """The query, and what it reads, by name."""
-        schema = {"k": "string", "v": value}
+        schema = {"k": "string", "v": self.value}
         if self.source == "records":
             s = rc.source("s", schema, key="k", version="version")
         elif self.source == "changes":
@@ -182,58 +190,46 @@ class Query:
             return self.plan.meaning(_so_far(histories["s"], watermark, by_group="by k" in repr(self)), [])
         return self.meaning(histories)
 
-    def case(self, dice: Dice, without: Set[str] = frozenset()) -> tuple[Case, str, rc.Properties]:
-        """A case for its sources, the type of ``v`` in it, and what its sources declare."""
-        value = dice.pick(self.values)
+    def dice(self, seed: int) -> Dice:
+        """Other choices for every query; of 0 the plainest."""
+        return Dice(random.Random(f"{seed} {self}").randbytes(512) if seed else bytes(512))
+
+    def case(self, dice: Dice, without: Set[str] = frozenset()) -> tuple[Case, rc.Properties]:
+        """A case for its sources, and what these declare."""
         if self.source != "stream":
-            return make_row_case(dice, "s", value=value, without=without), value, rc.Properties()
+            return make_row_case(dice, "s", value=self.value, without=without), rc.Properties()
         known = dice.pick(KNOWN)
         shape = Shape(known.is_insert_only, known.is_ordered, known.is_shrink_only)
-        clock = dice.pick(self.clocks)
+        clock = self.place.clock if self.place else TICKS
+        if not self.place and not _NAMED_TICK.search(repr(self)) and "numbers no float holds" not in without:
+            clock = dice.pick((TICKS, FAR, EARLY))
         # Where windows may go on for ever, most rows end: the others are all refused.
         is_endless = not self.refuses_endless or dice.pick([False, len(self.plan.steps) == 1, False, True])
-        return (
-            make_case(
-                dice,
-                self.sources,
-                shape=shape,
-                value=value,
-                clock=clock,
-                is_endless=is_endless,
-                without=without,
-            ),
-            value,
-            known,
-        )
+        of: Any = {"shape": shape, "value": self.value, "clock": clock, "is_endless": is_endless}
+        return make_case(dice, self.sources, without=without, **of), known
+
+    @property
+    def families(self) -> set[str]:
+        """What its steps are, and its inputs."""
+        if self.place or self.source != "stream":
+            return {"calendar" if self.place else self.source}
+        own = {name for step in self.plan.steps for name, of in FAMILIES.items() if step.name in of}
+        return own if self.other == "stream" else {*own, self.other}
 
     @cached_property
     def sources(self) -> list[str]:
         """What it reads, by name."""
-        return [name for name in self.build(INT64, rc.Properties()) if name != "out"]
+        return [name for name in self.build(rc.Properties()) if name != "out"]
 
     @cached_property
     def refuses_endless(self) -> bool:
         """Has it windows without a last one?"""
         return any(step.name.startswith("endless") for step in self.plan.steps)
 
-    @property
-    def values(self) -> tuple[str, ...]:
-        """The types that ``v`` may have: both sources have one, which a step below may change."""
-        if len(self.plan.steps) > 1 or self.other == "table" or _WHOLE_NUMBERS.search(repr(self)):
-            return (INT64,)
-        return (INT64, FLOAT64, DECIMAL)
-
-    @property
-    def clocks(self) -> tuple[Clock, ...]:
-        """What ticks may stand for: a last window is named by a tick."""
-        if self.place is not None:
-            return (self.place.clock,)
-        return (TICKS,) if _NAMED_TICK.search(repr(self)) else (TICKS, FAR, EARLY)
-
     @cached_property
     def nodes(self) -> set[str]:
         """The kinds of nodes it is made of, before and after it is rewritten."""
-        plan = self.build(INT64, rc.Properties())["out"].plan
+        plan = self.build(rc.Properties())["out"].plan
         return {type(node).__name__ for root in (plan, *optimize([plan])) for node in _walk(root)}
 
 
@@ -257,18 +253,27 @@ def _walk(plan: Node) -> Iterator[Node]:
 
 
 def queries() -> list[Query]:
-    """Each step alone; over a step of another family; and some over keyed sources, and with a table."""
-    names = [name for family in FAMILIES.values() for name in family]
-    steps = [_BY_NAME[name] for name in names]
-    found = [Query(Plan((step,))) for step in steps]
+    """Each step alone; over a step of another family; over keyed sources, with a table, in zones."""
+    found = list(_alone())
+    steps = [_BY_NAME[name] for family in FAMILIES.values() for name in family]
     # A stride that has no factor with their number comes by every step once.
     stride = next(n for n in range(len(steps) * 2 // 5, len(steps)) if gcd(n, len(steps)) == 1)
-    over = [Plan((steps[at * stride % len(steps)], step)) for at, step in enumerate(steps)]
-    found += [Query(plan) for at, plan in enumerate(over) if at % 2 == 0]
-    for at, name in enumerate(["sum eager by k", "first over 6/3+-1 perfect", "coalesce", "join anti"]):
-        found.append(Query(Plan((_BY_NAME[name],)), ("records", "changes")[at % 2]))
+    found += [Query(Plan((steps[at * stride % len(steps)], steps[at]))) for at in range(0, len(steps), 2)]
+    for name in ("sum eager by k", "first over 6/3+-1 perfect", "coalesce", "join anti"):
         found.append(Query(Plan((_BY_NAME["join left"], _BY_NAME[name])), other="table"))
+    for name in ("sum perfect by k", "edges"):
+        keyed_sources = [(value, source) for value in TYPES for source in ("records", "changes")]
+        found += [Query(Plan((_BY_NAME[name],)), value, source) for value, source in keyed_sources]
     for at, place in enumerate(PLACES):
         own = step_over(place, ("sum", "first", "echo")[at % 3], SPECULATE[at % 2], grouped=at % 2 == 1)
         found.append(Query(Plan((own,)), place=place))
     return found
+
+
+def _alone() -> Iterator[Query]:
+    """Each step with a type of values: where many are alike, the types take turns."""
+    for name, family in FAMILIES.items():
+        for at, step in enumerate(family):
+            types = TYPES if name in _EACH_TYPE else [TYPES[at % 3]]
+            for value in types if not _WHOLE_NUMBERS.search(step) else [INT64]:
+                yield Query(Plan((_BY_NAME[step],)), value)

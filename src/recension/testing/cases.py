@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import groupby, pairwise
@@ -36,11 +36,12 @@ DECIMAL: Final = "decimal128(6, 2)"
 _BOUND: Final = Decimal("9999.99")
 _VALUES: Final[Mapping[str, Sequence[Any]]] = {
     INT64: (0, 1, -1, 2, None),
-    FLOAT64: (0.0, 1.5, -2.25, 0.1, None, 1e30, -1e30, 1e-3, 1e288, -1e16),
+    FLOAT64: (0.1, 1.5, None, 1e30, -1e30, 1e-3, 1e288, -1e16),
     DECIMAL: (Decimal("0.00"), Decimal("1.25"), Decimal("-0.01"), None, _BOUND, -_BOUND),
 }
-_PLAIN: Final = {"magnitudes far apart": 5, "bounds of decimals": 4}
+_PLAIN: Final = {"magnitudes far apart": (FLOAT64, 3), "bounds of decimals": (DECIMAL, 4)}
 """How many of the values are left without a trait."""
+_TIES: Final = {"ties", "ties against order"}
 _KEYS: Final = ("a", "b", "", None)
 _SIZES: Final = (1, 2, 3, 4, 4, 5)
 
@@ -76,6 +77,8 @@ def make_case(
 ) -> Case:
     """A case for these sources, with ``v`` of a type; unless ``is_endless``, all final rows end."""
     shape = replace(shape or Shape(), without=frozenset(without))
+    if "equal rows closed apart" in without:
+        shape = replace(shape, keyed=True)
     if not is_endless:
         without = {*without, "never ends"}
     histories, streams = dict[str, list[Event]](), dict[str, list[Element]]()
@@ -84,13 +87,12 @@ def make_case(
         stream = build_stream(rows, dice, shape, [e.payload for e in rows])
         histories[name] = [clock.event(row) for row in rows]
         streams[name] = [clock.element(element) for element in stream]
-    return Case(histories, streams, [f for f in feedings(streams, dice) if f.name not in without], clock)
+    return Case(histories, streams, feedings(streams, dice, without), clock)
 
 
 def _history(dice: Dice, value: str, without: Set[str], *, is_keyed: bool) -> list[Event]:
     """One to five rows, and others that equal them but perhaps for their ends."""
-    pool = _VALUES[value]
-    pool = pool[: min([_PLAIN[trait] for trait in without if trait in _PLAIN], default=len(pool))]
+    pool = _pool(value, without)
     rows: list[Event] = []
     for _ in range(dice.pick(_SIZES)):
         vs = dice.pick(range(HORIZON - 1))
@@ -98,24 +100,35 @@ def _history(dice: Dice, value: str, without: Set[str], *, is_keyed: bool) -> li
         rows += [row] * dice.pick([1, 1, 1, 1, 2])
         rows += [replace(row, ve=_end(dice, vs, without))] * dice.pick([0, 0, 1])
     key: Callable[[Event], Hashable] = lambda e: (e.vs, payload_key(e.payload))
-    if "ties" in without:
-        return list({row.vs: row for row in rows}.values())
-    if is_keyed or "equal rows closed apart" in without:
+    if not _TIES.isdisjoint(without):
+        return _without_ties(rows)
+    if is_keyed:
         return list({key(row): row for row in rows}.values())
     return rows
 
 
 def make_row_case(dice: Dice, source: str, *, value: str = INT64, without: Set[str] = frozenset()) -> Case:
     """A case for a keyed source: its rows have keys and versions, which say what holds in the end."""
-    versions, rows = iter(dice.shuffle(range(9))), list[Event]()
+    pool, versions, rows = _pool(value, without), iter(dice.shuffle(range(9))), list[Event]()
     for _ in range(dice.pick([3, 1, 2, 5, 8])):
         vs = dice.pick(range(HORIZON - 1))
-        payload = {"k": dice.pick("ab"), "v": dice.pick(_VALUES[value]), "version": next(versions)}
+        payload = {"k": dice.pick("ab"), "v": dice.pick(pool), "version": next(versions)}
         is_empty = "zero length" not in without and dice.pick([False, False, True])
         rows.append(Event(payload, vs, vs if is_empty else _end(dice, vs, without)))
+    rows = rows if _TIES.isdisjoint(without) else _without_ties(rows)
     streams: dict[str, list[Element]] = {source: [Insert(r.payload, r.vs, r.ve) for r in rows]}
     streams[source].append(Cti(FOREVER))
-    return Case({source: rows}, streams, [f for f in feedings(streams, dice) if f.name not in without], TICKS)
+    return Case({source: rows}, streams, feedings(streams, dice, without), TICKS)
+
+
+def _without_ties(rows: Sequence[Event]) -> list[Event]:
+    return list({row.vs: row for row in rows}.values())
+
+
+def _pool(value: str, without: Set[str]) -> Sequence[Any]:
+    """The values of a type; the first of them are without a trait."""
+    plain = [size for trait, (of, size) in _PLAIN.items() if trait in without and of == value]
+    return _VALUES[value][: min(plain, default=len(_VALUES[value]))]
 
 
 def _end(dice: Dice, vs: int, without: Set[str]) -> int:
@@ -124,15 +137,18 @@ def _end(dice: Dice, vs: int, without: Set[str]) -> int:
     return dice.pick(range(vs + 1, HORIZON + 1))
 
 
-def feedings(streams: Mapping[str, Sequence[Element]], dice: Dice) -> Iterator[Feeding]:
+def feedings(streams: Mapping[str, Sequence[Element]], dice: Dice, without: Set[str]) -> list[Feeding]:
     """Ways to feed streams: in one batch each, one by one, cut anywhere, restored, in another order."""
-    yield Feeding("whole", [(name, list(streams[name])) for name in dice.shuffle(list(streams))])
-    yield Feeding("one by one", _take_turns({n: [[e] for e in s] for n, s in streams.items()}, dice))
-    yield Feeding("cut", _take_turns({n: cut(stream, dice) for n, stream in streams.items()}, dice))
-    turns = _take_turns({name: cut(stream, dice, least=4) for name, stream in streams.items()}, dice)
-    yield Feeding("restored", turns, frozenset(range(1, len(turns))))
     others = {name: in_another_order(stream) for name, stream in streams.items()}
-    yield Feeding("another order", _take_turns({n: cut(stream, dice) for n, stream in others.items()}, dice))
+    restored = _take_turns({name: cut(stream, dice, least=4) for name, stream in streams.items()}, dice)
+    found = [
+        Feeding("whole", [(name, list(streams[name])) for name in dice.shuffle(list(streams))]),
+        Feeding("one by one", _take_turns({n: [[e] for e in s] for n, s in streams.items()}, dice)),
+        Feeding("cut", _take_turns({n: cut(stream, dice) for n, stream in streams.items()}, dice)),
+        Feeding("restored", restored, frozenset(range(1, len(restored)))),
+        Feeding("another order", _take_turns({n: cut(stream, dice) for n, stream in others.items()}, dice)),
+    ]
+    return [feeding for feeding in found if feeding.name not in without]
 
 
 def _take_turns(parts: Mapping[str, list[list[Element]]], dice: Dice) -> list[Turn]:
@@ -171,7 +187,9 @@ def _identity(element: Any) -> Hashable:
 
 def _has_magnitudes_far_apart(case: Case) -> bool:
     for rows in case.histories.values():
-        sizes = [abs(v) for e in rows if isinstance(v := e.payload.get("v"), float) and v and math.isfinite(v)]
+        sizes = [
+            abs(v) for e in rows if isinstance(v := e.payload.get("v"), float) and v and math.isfinite(v)
+        ]
         if sizes and max(sizes) / min(sizes) >= 1e30:
             return True
     return False
@@ -223,6 +241,17 @@ def _is_fed(name: str) -> Callable[[Case], bool]:
     return lambda case: any(feeding.name == name and len(feeding.turns) > 1 for feeding in case.feedings)
 
 
+def _is_on(is_so: Callable[[Clock], bool]) -> Callable[[Case], bool]:
+    return lambda case: is_so(case.clock)
+
+
+CLOCKS: Final[Mapping[str, Callable[[Clock], bool]]] = {
+    "clocks go forward": lambda clock: clock.goes_forward,
+    "clocks go back": lambda clock: clock.goes_back,
+    "after 2037": lambda clock: clock.is_far,
+    "numbers no float holds": lambda clock: clock.base > 2**53,
+}
+"""The traits that a case has from its clock."""
 TRAITS: Final[Mapping[str, Callable[[Case], bool]]] = {
     "to the end of time and back": _goes_to_the_end_of_time_and_back,
     "never ends": _never_ends,
@@ -231,10 +260,7 @@ TRAITS: Final[Mapping[str, Callable[[Case], bool]]] = {
     "ties against order": lambda case: _has_ties(case, is_in_order=False),
     "magnitudes far apart": _has_magnitudes_far_apart,
     "bounds of decimals": _has_bounds,
-    "clocks go forward": lambda case: case.clock.goes_forward,
-    "clocks go back": lambda case: case.clock.goes_back,
-    "after 2037": lambda case: case.clock.is_far,
-    "numbers no float holds": lambda case: case.clock.base > 2**53,
+    **{name: _is_on(is_so) for name, is_so in CLOCKS.items()},
     "zero length": lambda case: any(e.vs == e.ve for rows in case.histories.values() for e in rows),
     "whole": lambda case: any(f.name == "whole" for f in case.feedings),
     "one by one": _is_fed("one by one"),
