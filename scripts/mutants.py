@@ -69,7 +69,7 @@ class Mutant:
             yield [PROPERTY, "-k", self.queries]
 
     def digest(self) -> str:
-        """Changes with all that decides what is found; other code may matter too, which ``--again`` is for."""
+        """Changes with what decides what is found; other code may matter too: ``--again`` is for that."""
         read = [(ROOT / path).read_text(encoding="utf-8") for path in (self.path, *self.tests)]
         return hashlib.sha256(json.dumps([str(self), *read]).encode()).hexdigest()[:16]
 

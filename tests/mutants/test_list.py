@@ -1,4 +1,4 @@
-"""The wrong changes that `make mutants` tries: each can still be made, changes what runs, and names its tests."""
+"""The wrong changes that `make mutants` tries: each can still be made, and changes what runs."""
 
 from __future__ import annotations
 

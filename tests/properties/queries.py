@@ -138,7 +138,7 @@ _BY_NAME = {step.name: step for step in [*STEPS, *MORE]}
 
 @dataclass(frozen=True)
 class Query:
-    """Steps over two sources, which are of the kinds ``source`` and ``other``; ``value`` is the type of ``v``."""
+    """Steps over two sources of the kinds ``source`` and ``other``; ``value`` is the type of ``v``."""
 
     plan: Plan
     value: str = INT64

@@ -99,11 +99,10 @@ def _history(dice: Dice, value: str, without: Set[str], *, is_keyed: bool) -> li
         row = Event({"k": dice.pick(_KEYS), "v": dice.pick(pool)}, vs, _end(dice, vs, without))
         rows += [row] * dice.pick([1, 1, 1, 1, 2])
         rows += [replace(row, ve=_end(dice, vs, without))] * dice.pick([0, 0, 1])
-    key: Callable[[Event], Hashable] = lambda e: (e.vs, payload_key(e.payload))
     if not _TIES.isdisjoint(without):
         return _without_ties(rows)
     if is_keyed:
-        return list({key(row): row for row in rows}.values())
+        return list({_identity(row): row for row in rows}.values())
     return rows
 
 
@@ -231,9 +230,9 @@ def _has_ties(case: Case, *, is_in_order: bool) -> bool:
     for stream in case.streams.values():
         inserts = sorted((e for e in stream if isinstance(e, Insert)), key=lambda e: e.vs)
         for one, other in pairwise(inserts):
-            if one.vs == other.vs and str(one.payload) != str(other.payload):
-                if (str(one.payload) < str(other.payload)) is is_in_order:
-                    return True
+            said = str(one.payload), str(other.payload)
+            if one.vs == other.vs and said[0] != said[1] and (said[0] < said[1]) is is_in_order:
+                return True
     return False
 
 

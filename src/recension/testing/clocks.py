@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -79,7 +80,7 @@ class Clock:
         epoch, zone = datetime(1970, 1, 1, tzinfo=UTC), ZoneInfo(self.tz)
         moments = [epoch + timedelta(microseconds=int(self.at(tick))) for tick in range(HORIZON + 1)]
         ahead = [moment.astimezone(zone).utcoffset() or timedelta() for moment in moments]
-        return list(zip(ahead, ahead[1:], strict=False))
+        return list(pairwise(ahead))
 
 
 TICKS: Final = Clock()

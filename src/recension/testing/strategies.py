@@ -55,8 +55,8 @@ _SEEDS: Final = range(2**20)
 def rolls(size: int) -> SearchStrategy[bytes]:
     """Bytes for `Dice`: fair ones, from a seed, but for the plainest of all.
 
-    Drawn as bytes they would be poor: of a few examples Hypothesis makes most of zeros, or of parts of earlier
-    ones, and hardly any of them holds what breaks algorithms.
+    Drawn as bytes they would be poor: Hypothesis makes the few examples of a test mostly of zeros, or of
+    parts of earlier ones, and hardly any of them holds what breaks algorithms.
     """
     return st.sampled_from(_SEEDS).map(
         lambda seed: random.Random(seed).randbytes(size) if seed else bytes(size)
