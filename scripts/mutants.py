@@ -2,7 +2,8 @@
 
 ``tests/mutants/*.yaml`` list them: a file, what it says, what it says instead, and which tests should notice.
 Each change is made in a copy of the code, never in the working tree. It is caught if one of these quick tests
-fails (or hangs) that passes without it. Last come the queries of ``tests/properties/test_any_feeding.py``.
+fails (or hangs) that passes without it. Then come the transcripts, and last, where ``queries`` choose some, the
+queries of ``tests/properties/test_any_feeding.py``.
 
 What was found is kept in ``.mutants``, and is not tried again until the file, the change or the tests differ.
 ``--only TEXT`` tries those whose file or name has the text, ``--again`` forgets what was found.
@@ -34,6 +35,7 @@ import yaml
 ROOT: Final = Path(__file__).parents[1]
 LISTS: Final = ROOT / "tests" / "mutants"
 FOUND: Final = ROOT / ".mutants"
+TRANSCRIPTS: Final = "tests/transcripts/test_transcripts.py"
 PROPERTY: Final = "tests/properties/test_any_feeding.py"
 _COPIED: Final = ("src", "tests", "scripts", "examples", "pyproject.toml")
 _MOST_SECONDS: Final = 240.0
@@ -65,6 +67,8 @@ class Mutant:
     def commands(self) -> Iterator[list[str]]:
         """The arguments of pytest, for one run after the other."""
         yield list(self.tests)
+        if TRANSCRIPTS not in self.tests:
+            yield [TRANSCRIPTS]
         if self.queries is not None:
             yield [PROPERTY, "-k", self.queries]
 
