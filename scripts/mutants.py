@@ -2,8 +2,8 @@
 
 ``tests/mutants/*.yaml`` list them: a file, what it says, what it says instead, and which tests should notice.
 Each change is made in a copy of the code, never in the working tree. It is caught if one of these quick tests
-fails (or hangs) that passes without it. Then come the transcripts, and last, where ``queries`` choose some, the
-queries of ``tests/properties/test_any_feeding.py``.
+fails (or hangs) that passes without it. Then come the transcripts, and last, where ``queries`` choose some,
+those of ``tests/properties/test_any_feeding.py``.
 
 What was found is kept in ``.mutants``, and is not tried again until the file, the change or the tests differ.
 ``--only TEXT`` tries those whose file or name has the text, ``--again`` forgets what was found.

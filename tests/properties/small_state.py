@@ -1,4 +1,4 @@
-"""State cut into small pieces, so that a few rows do what thousands do: leaves split and join, blocks fill."""
+"""State cut into small pieces, so that a few rows do what thousands do: leaves split, blocks fill."""
 
 from __future__ import annotations
 
