@@ -156,7 +156,6 @@ class NamedFrame:
             f"{field.type}, which is {wanted.simpleString()} in Spark; cast it"
         )
 
-
     def _as_decimal(
         self, column: Column, found: spark.DataType, wanted: spark.DataType, field: pa.Field
     ) -> Column:
