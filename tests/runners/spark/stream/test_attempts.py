@@ -23,6 +23,7 @@ from tests.runners.spark.stream.test_pieces import MERGES, Worker, cleaned_all_t
 import recension as rc
 from recension.plan.properties import Properties
 from recension.runners.spark.stream.chunks import HEAD, load, read_head
+from recension.runners.spark.stream.topology import FORMAT
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 
@@ -135,7 +136,7 @@ def _as_before(store: Memory) -> Memory:
     """The first version as earlier releases stored it: names are by chance, what was written is not noted."""
     head, token = json.loads(store[HEAD]), uuid4().hex
     names = {piece[0]: f"{token}.{number}" for number, piece in enumerate(head["pieces"])}
-    head |= {"token": token, "lineage": [token], "cleaned": names.get(head["cleaned"], "")}
+    head |= {"token": token, "lineage": [token], "cleaned": names.get(head["cleaned"], ""), "format": FORMAT}
     head["pieces"] = [[names[name], *rest] for name, *rest in head["pieces"]]
     del head["written"], head["dropped"]
     content = Memory({names.get(name, name): value for name, value in store.items()})

@@ -36,6 +36,8 @@ from recension.runners.spark.stream.pieces import Piece, PieceLog, pack_piece, u
 from recension.runners.spark.stream.topology import FORMAT, require_format
 
 HEAD: Final = "head"
+# Of heads that note what they wrote. Those of `FORMAT`, written before, do not, and are read as well.
+_NOTING: Final = FORMAT + 1
 _SMALL: Final = 16 << 10
 _CHUNK_BYTES: Final = 512 << 10
 
@@ -69,7 +71,7 @@ class Head:
     """What this version wrote, and the next one writes again (see `attempts`); None: it was not noted."""
     dropped: list[str] = field(default_factory=list)
     """What this version does not name any more, and the next one removes."""
-    format: int = FORMAT
+    format: int = _NOTING
 
     def with_own_token(self) -> Head:
         """The head whose token was that of the version before: it follows from it, and from all there is."""
@@ -113,7 +115,8 @@ def read_head(store: Store) -> Head | None:
     if value is None:
         return None
     head = json.loads(value)
-    require_format(head["format"])
+    if head["format"] != _NOTING:
+        require_format(head["format"])
     return Head(**head)
 
 
