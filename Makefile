@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each does its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lake test quick soak compat check format bench peers docs lock clean
+.PHONY: help setup demo lake test quick soak mutants compat check format bench peers docs lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -32,6 +32,9 @@ soak: $(READY) ## the long tests: everything is killed, five times over; a milli
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m soak -o faulthandler_timeout=3600
 	@HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m "not soak and not spark" tests
 
+mutants: $(READY) ## do the tests notice? a hundred small wrong changes to a copy of the code, one at a time
+	@$(BIN)/python -m scripts.mutants
+
 check: $(READY) ## lint, types and layers, in seconds
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
@@ -57,4 +60,4 @@ lock: $(READY) ## choose dependency versions anew (needs uv)
 	  --no-emit-find-links --all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .peers .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis bench-results demo site
+	@rm -rf .venv .peers .mutants .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis bench-results demo site

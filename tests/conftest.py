@@ -30,6 +30,8 @@ settings.register_profile("thorough", settings.get_profile("dev"), max_examples=
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=3)
 # Finds failures fast and does not make them smaller.
 settings.register_profile("hunt", settings.get_profile("dev"), phases=[Phase.generate])
+# The same examples every time, and no time spent on making a failure smaller: for `make mutants`.
+settings.register_profile("mutants", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 # Little of what tests leave is in cycles: to look for it among all tests takes a quarter of their time.

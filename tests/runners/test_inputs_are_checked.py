@@ -16,7 +16,8 @@ import pytest
 import recension as rc
 from recension.cli import main
 from recension.core.batch import from_elements
-from recension.core.formats import read_history
+from recension.core.formats import open_stream, read_history
+from recension.testing import assert_equivalent
 
 left = rc.source("l", {"k": "int64"})
 right = rc.source("r", {"k": "int64"})
@@ -163,3 +164,56 @@ def test_a_wrong_name_is_repeated() -> None:
         two.read()
     with pytest.raises(rc.RecensionError, match=r"no query 'c'; the session runs a, b"):
         two.history("c")
+
+
+READ = rc.source("s", {"x": "float64"})
+OTHER_TYPES: list[tuple[str, dict[str, Any], str]] = [
+    ("a missing column", {"y": [1.0]}, "no column x; there are y"),
+    ("texts", {"x": ["a"]}, "column x: "),
+    ("truths", {"x": [True]}, "column x: "),
+    ("times", {"x": pa.array([5], pa.timestamp("us"))}, "column x: "),
+    ("lists", {"x": [[1.0]]}, "column x: "),
+    ("a dictionary", {"x": pa.array(["a"]).dictionary_encode()}, "column x: "),
+]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize(("columns", "reason"), [c[1:] for c in OTHER_TYPES], ids=[c[0] for c in OTHER_TYPES])
+def test_an_open_file_is_compared_with_the_source(
+    columns: dict[str, Any], reason: str, form: str, tmp_path: Path
+) -> None:
+    path = stored(tmp_path, pa.table({"_vs": [1], "_ve": [5], **columns}), form)
+    with pytest.raises(rc.RecensionError, match=f"{path}: .*{reason}") as caught:
+        rc.run(READ.distinct(), {"s": open_stream(path)})
+    assert "\n" not in str(caught.value)
+    with pytest.raises(rc.RecensionError, match=f"{path}: .*{reason}"):
+        rc.why(READ, {"s": open_stream(path)}, {"x": 1.0}, at=1)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_numbers_of_an_open_file_are_those_of_the_source(form: str, tmp_path: Path) -> None:
+    """Integers for floats: they join and are distinct as floats, whatever columns the file has besides."""
+    table = pa.table({"more": ["m"] * 2, "_vs": [1, 1], "_ve": [5, 5], "x": [1, 2]})
+    path = stored(tmp_path, table, form)
+    both = READ.union(rc.source("r", {"x": "float64"}))
+    floats = [rc.Insert({"x": 1.0}, 1, 5), rc.Cti(9)]
+    out = rc.run(both.distinct(), {"s": open_stream(path), "r": floats})
+    assert_equivalent(out, [rc.Event({"x": 1.0}, 1, 5), rc.Event({"x": 2.0}, 1, 5)])
+    out = rc.run(READ.join(rc.source("r", {"x": "float64"}), on="x"), {"s": open_stream(path), "r": floats})
+    assert_equivalent(out, [rc.Event({"x": 1.0}, 1, 5)])
+
+
+def test_a_guessed_type_gives_way_to_that_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("_vs,_ve,x\n1,5,1\n")
+    out = rc.run(READ, {"s": open_stream(tmp_path / "s.csv")})
+    assert out.schema.field("x").type == pa.float64()
+    assert [event.payload["x"] for event in out.history().to_events()] == [1.0]
+
+
+def stored(folder: Path, table: pa.Table, form: str) -> Path:
+    path = folder / f"s.{form}"
+    if form == "parquet":
+        pq.write_table(table, path)
+    else:
+        pa.feather.write_feather(table, str(path), compression="uncompressed")
+    return path

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -91,9 +96,95 @@ def test_it_may_be_read_while_it_grows_and_after_a_crash(tmp_path: Path) -> None
     recorder.flush()
     assert len(rc.read_recording(tmp_path / "r").stream("query").elements()) == 1
     (file,) = (tmp_path / "r" / "edges" / "0").glob("*.arrows")
-    file.write_bytes(file.read_bytes()[:-100])  # half a message
-    assert rc.read_recording(tmp_path / "r").rows("leases") is None
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[-100:])  # half a message, which the manifest does not count
+    assert len(rc.read_recording(tmp_path / "r").stream("leases").elements()) == 1
+    file.write_bytes(whole[:-100])
+    with pytest.raises(rc.RecensionError, match=r"1\.arrows: .* bytes where .* were written: a part of"):
+        rc.read_recording(tmp_path / "r").rows("leases")
+    file.write_bytes(whole)
     recorder.close()
+
+
+def made_recording(folder: Path) -> Path:
+    """A recording of all edges, closed."""
+    live = rc.session(ONLINE)
+    with rc.record(live, folder, edges="all"):
+        live.push("leases", [insert("ann", "Oslo", 1, 9)])
+        live.push("leases", [insert("bob", "Rome", 2, 5)])
+    return folder
+
+
+def read_whole(folder: Path) -> tuple[Any, ...]:
+    """All that a recording has."""
+    recording = rc.read_recording(folder)
+    said = recording.names, recording.describe(), recording.steps(), recording.is_whole
+    return (
+        *said,
+        [(recording.stream(edge).elements(), recording.schema_of(edge)) for edge in recording.edges],
+    )
+
+
+def test_a_part_that_is_missing_or_cut_off_is_not_read_as_complete(tmp_path: Path) -> None:
+    folder = made_recording(tmp_path / "r")
+    files = sorted(folder.rglob("*.arrows"))
+    assert len(files) == len(rc.read_recording(folder).edges) + 1
+    for file in files:
+        content = file.read_bytes()
+        with pa.ipc.open_stream(content) as stored:
+            schema, first = stored.schema, stored.read_next_batch()
+        file.unlink()
+        with pytest.raises(rc.RecensionError, match=r"1\.arrows: the file is not there any more: a part"):
+            read_whole(folder)
+        with pa.ipc.new_stream(str(file), schema) as shorter:  # a sound file with fewer rows
+            shorter.write_batch(first.slice(1))
+        with pytest.raises(rc.RecensionError, match=r"1\.arrows: \d rows where \d were written: a part"):
+            read_whole(folder)
+        file.write_bytes(content)
+    read_whole(folder)
+
+
+def refusal(folder: Path) -> str | None:
+    """Why a recording is not read, if so; another error than ours is a fault."""
+    try:
+        read_whole(folder)
+    except rc.RecensionError as why:
+        return str(why)
+    return None
+
+
+def inner_values(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where each value is in a manifest."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, one in inside:
+        yield (*path, name)
+        yield from inner_values(one, (*path, name))
+
+
+@pytest.mark.parametrize("with_sum", [True, False])
+def test_a_damaged_manifest_is_refused_in_one_line(tmp_path: Path, with_sum: bool) -> None:
+    """Each of its values is taken out, and made another; recordings of before have no checksum."""
+    folder = made_recording(tmp_path / "r")
+    manifest = json.loads((folder / "recording.json").read_text())
+    if not with_sum:
+        del manifest["sum"]
+    read = accepted = 0
+    for *path, name in inner_values(manifest):
+        values: tuple[Any, ...] = (None, -1, "x", [], {"a": 1})
+        for value in values:
+            changed = copy.deepcopy(manifest)
+            place = reduce(getitem, path, changed)
+            if value is None:
+                del place[name]
+            else:
+                place[name] = value
+            read += 1
+            (folder / "recording.json").write_text(json.dumps(changed))
+            said = refusal(folder)
+            accepted += said is None
+            assert said is None or (said.startswith(str(folder)) and "\n" not in said)
+    assert read > 400
+    assert accepted <= (10 if with_sum else read // 5)
 
 
 def test_a_recording_that_begins_late_says_so(tmp_path: Path) -> None:

@@ -260,3 +260,51 @@ def test_a_text_with_a_zone_is_no_time_without_one(suffix: str, tmp_path: Path) 
     path.write_text(f"_vs,t\n1,{moment}\n" if suffix == "csv" else f'{{"_vs": 1, "t": "{moment}"}}\n')
     with pytest.raises(rc.FormatError, match=r"row 1: column t: .* has a time zone"):
         list(open_stream(path, schema=pa.schema([("t", pa.timestamp("us"))])))
+
+
+CENTS = [cents / 100 for cents in range(1, 2000)]
+AMOUNTS = rc.source("a", {"x": pa.decimal128(10, 2)}, start="at")
+
+
+def doors(values: list[float], folder: Path) -> dict[str, Any]:
+    """The same floats as elements, in frames and in files."""
+    frame = pd.DataFrame({"at": range(len(values)), "x": values})
+    frame.to_parquet(folder / "a.parquet", index=False)
+    frame.to_csv(folder / "a.csv", index=False)
+    frame.to_json(folder / "a.jsonl", orient="records", lines=True, double_precision=15)
+    files = {
+        name: open_stream(folder / f"a.{name}", schema=AMOUNTS.plan.schema, start="at")
+        for name in ("parquet", "csv", "jsonl")
+    }
+    elements = [rc.Insert({"x": value}, at, at + 1) for at, value in enumerate(values)]
+    return {"elements": elements, "pandas": frame, "arrow": pa.Table.from_pandas(frame), **files}
+
+
+def test_a_float_is_the_decimal_to_which_it_is_nearest(tmp_path: Path) -> None:
+    exact = [decimal.Decimal(cents) / 100 for cents in range(1, 2000)]
+    for door, data in doors(CENTS, tmp_path).items():
+        found = rc.run(AMOUNTS, {"a": data}).history().to_events()
+        assert [event.payload["x"] for event in found] == exact, door
+
+
+@pytest.mark.parametrize("value", [3.333, 1e-3, 1e9])
+def test_a_float_that_is_no_decimal_of_the_scale_is_refused(value: float, tmp_path: Path) -> None:
+    for door, data in doors([1.1, value], tmp_path).items():
+        with pytest.raises(rc.RecensionError) as caught:
+            rc.run(AMOUNTS, {"a": data})
+        assert "\n" not in str(caught.value), door
+    narrow = pa.array([1.1, value], pa.float32())
+    with pytest.raises(rc.RecensionError, match=r"is not the same as decimal128\(10, 2\)"):
+        rc.run(AMOUNTS, {"a": pa.table({"at": [1, 2], "x": narrow})})
+
+
+def test_the_index_that_pandas_writes_is_ignored_as_that_of_a_frame_is(tmp_path: Path) -> None:
+    points = rc.source("p", {"x": "int64"}, start="at")
+    frame = pd.DataFrame({"at": [1, 2, 3], "x": [5, 6, 7]})
+    wide = pd.MultiIndex.from_arrays([[1, 2, 3], [4, 5, 6]], names=["a", None])
+    for number, one in enumerate((frame, frame[frame.x > 5], frame.set_index(wide))):
+        one.to_parquet(tmp_path / f"{number}.parquet")
+        file = open_stream(tmp_path / f"{number}.parquet", schema=points.plan.schema, start="at")
+        seen = [rc.run(points, {"p": data}).history() for data in (one, file, pa.Table.from_pandas(one))]
+        assert seen[0].to_events() == seen[1].to_events() == seen[2].to_events()
+        assert len(seen[0]) == len(one)

@@ -127,7 +127,7 @@ def test_with_fair_dice_the_rulings_numbers_are_reached(sample: Sample) -> None:
 
 def test_histories_hold_ties_duplicates_and_endless_events(sample: Sample) -> None:
     events = [event for history, _ in sample for event in history]
-    assert 0.1 < sum(e.ve == FOREVER for e in events) / len(events) < 0.2
+    assert 0.1 < sum(e.ve == FOREVER for e in events) / len(events) < 0.25
     rows = [[(e.vs, e.ve, payload_key(e.payload)) for e in history] for history, _ in sample]
     assert sum(len(set(r)) < len(r) for r in rows) >= 0.4 * len(rows)
     touching = [{e.ve for e in h} & {e.vs for e in h} for h, _ in sample]

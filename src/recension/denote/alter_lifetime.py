@@ -166,7 +166,7 @@ class ClipLineage(Lineage):
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """Whatever clips an event there goes on to do so."""
-        around = region.around(output.touching(region))
+        around = self.around(region, output)
         by = self.reach(around)[1]
         others = inputs[1].touching(by)
         ends = Basis(absent=[replace(by, start=region.start)])

@@ -14,7 +14,7 @@ from recension.core.events import Event
 from recension.core.ticks import FOREVER
 from recension.denote.grouped import groups
 from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, region_of
-from recension.denote.order import Columns, History, canonical, names
+from recension.denote.order import Columns, History, canonical, key_of, names
 
 
 def edges(history: History, group_by: Columns = ()) -> History:
@@ -47,6 +47,7 @@ class EdgesLineage(Lineage):
 
     def __init__(self, group_by: Columns) -> None:
         super().__init__([{name: name for name in names(group_by)}])
+        self._group_by = names(group_by)
 
     def reach(self, region: Region) -> list[Region]:
         """A reading holds until the next, however long ago it was."""
@@ -57,8 +58,18 @@ class EdgesLineage(Lineage):
         return [Basis([e for e in inputs[0].touching(there) if e.vs in (event.vs, event.ve)], [there])]
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
-        there = region.around(output.touching(region)).below(self.columns[0])
-        return [Basis([e for e in inputs[0].touching(there) if there.start <= e.vs <= there.end], [there])]
+        """The readings that hold there, those that end them, and none between.
+
+        Before the first reading of a group, any earlier one would hold until then.
+        """
+        there = self.around(region, output).below(self.columns[0])
+        found = inputs[0].touching(there.since_ever())
+        kept = [e for e in found if there.start <= e.vs <= there.end]
+        asked = {name for name, _ in there.where}
+        begun = {key_of(e.payload, self._group_by) for e in found if e.vs < region.start}
+        groups = {key_of(e.payload, self._group_by) for e in kept}
+        is_bounded = asked.issuperset(self._group_by) and bool(begun) and groups <= begun
+        return [Basis(kept, [there if is_bounded else there.since_ever()])]
 
     def sentence(self, event: Event, bases: Bases, words: Words) -> str:
         first = [e for e in bases[0].kept if e.vs == event.vs]

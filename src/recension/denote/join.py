@@ -201,7 +201,7 @@ class CoverageJoinLineage(Lineage):
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """What covers left events there goes on to cover them."""
-        around = region.around(output.touching(region))
+        around = self.around(region, output)
         here, there = region.below(self.columns[0]), around.below(self.columns[1])
         pairs = self._rule.pairs(inputs[0].touching(here), inputs[1].touching(there))
         return [Basis(absent=[here]), Basis([other for _, other, _ in pairs], [there])]

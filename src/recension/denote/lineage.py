@@ -156,7 +156,17 @@ class Lineage:
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """What must stay, or stay away, for nothing new to appear in the region of the output."""
-        return self.everything(region.around(output.touching(region)), inputs)
+        return self.everything(self.around(region, output), inputs)
+
+    def around(self, region: Region, output: Seen) -> Region:
+        """The region and all that is there now, of which something else may become what the region is about.
+
+        Only the columns that tell events of the inputs apart also tell apart what can become of them: a sum
+        may be another with fewer events.
+        """
+        names = {name for columns in self.columns for name in columns}
+        wide = replace(region, where=tuple((name, v) for name, v in region.where if name in names))
+        return wide.around(output.touching(wide))
 
     def everything(self, region: Region, inputs: Sequence[Seen]) -> Bases:
         """All that is within reach."""

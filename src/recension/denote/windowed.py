@@ -174,7 +174,7 @@ class GroupLineage(Lineage):
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """The events in the windows there, and none that is new in them."""
-        around = region.around(output.touching(region))
+        around = self.around(region, output)
         return [Basis(inputs[0].touching(around.below(self.columns[0])), self.reach(around))]
 
     def sentence(self, event: Event, bases: Bases, words: Words) -> str:
@@ -253,7 +253,7 @@ class CountLineage(GroupLineage):
 
     def absence(self, region: Region, inputs: Sequence[Seen], output: Seen) -> Bases:
         """The moments in the windows there, and for each group as many before as keep other windows away."""
-        around = region.around(output.touching(region))
+        around = self.around(region, output)
         there = super().reach(region)[0].for_ever()
         found = inputs[0].touching(there)
         kept: History = []

@@ -38,7 +38,6 @@ def find_biography(
     keys: Mapping[str, Region],
     question: Question,
     answer: Event,
-    batch_size: int,
 ) -> Biography:
     """How the answer to a question changed, from the first element to the one that made it final.
 
@@ -46,7 +45,7 @@ def find_biography(
     """
     ahead, behind = (_Player(plan, inputs, question) for _ in range(2))
     revisions, missed = list[Revision](), list[_Place]()
-    for chunk in _chunks(_places(inputs, regions, batch_size), _changing(inputs, keys)):
+    for chunk in _chunks(_places(inputs, regions), _changing(inputs, keys)):
         one_by_one = ahead
         if len(chunk) > 1:
             before = ahead.identities()
@@ -150,19 +149,14 @@ class _Place(NamedTuple):
     source: str
 
 
-def _places(
-    inputs: Mapping[str, SourceInput], regions: Mapping[str, Region], batch_size: int
-) -> Iterator[_Place]:
+def _places(inputs: Mapping[str, SourceInput], regions: Mapping[str, Region]) -> Iterator[_Place]:
     """The rows to replay in the order in which sources are read; tables first."""
     found: list[_Place] = []
     for number, (name, one) in enumerate(inputs.items()):
         rows = one.rows(regions[name]) if name in regions else np.zeros(0, np.int64)
         rows = np.sort(np.concatenate([rows, one.ctis, [len(one)] if one.is_closed else []])).astype(np.int64)
         is_table = isinstance(one.source, Table)
-        found += [
-            _Place(_FIRST if is_table else one.place(row) // batch_size, number, row, name)
-            for row in rows.tolist()
-        ]
+        found += [_Place(_FIRST if is_table else one.turn(row), number, row, name) for row in rows.tolist()]
     found.sort()
     for place, after in zip(found, [*found[1:], None], strict=True):
         if after is None or not _is_overtaken(place, after, inputs, regions):

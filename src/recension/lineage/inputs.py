@@ -5,7 +5,7 @@ A part is whole chains: an event with all its retractions. Rows keep their numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, Final, TypeAlias
@@ -31,8 +31,8 @@ from recension.denote.order import value_order
 from recension.plan.node import Node, rebuild
 from recension.plan.nodes import Finalize, Source, Table
 from recension.plan.source import require_one_kind, sources_of
-from recension.runners.intake import Data, Intake, require_inputs
-from recension.runners.local import Session
+from recension.runners.intake import Data, Intake, require_inputs, slices
+from recension.runners.local import BATCH_SIZE, Session
 
 SMALL: Final = 20_000
 """So many elements run whole: to find out what matters would take longer."""
@@ -51,6 +51,8 @@ class SourceInput:
     """Does a step above mend its retractions? Then elements alone have no history."""
     places: Index | None = None
     """Of a part: where each element is in the whole, and then how long that is."""
+    turns: Index | None = None
+    """In which of its batches a run reads each element, and then how many batches there are."""
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -62,6 +64,10 @@ class SourceInput:
     def place(self, row: int) -> int:
         """Where an element, or the end, is in the whole."""
         return row if self.places is None else int(self.places[row])
+
+    def turn(self, row: int) -> int:
+        """In which of its batches a run reads an element; after all of them the end."""
+        return 0 if self.turns is None else int(self.turns[row])
 
     @cached_property
     def ctis(self) -> Index:
@@ -129,9 +135,10 @@ class FileInput:
 
     source: Source
     stream: StreamParts
-    read_all: Callable[[], EventBatch]
+    read_all: Callable[[], tuple[EventBatch, Index]]
     kind: TimeKind
     is_closed: bool
+    batch_size: int
 
     def __len__(self) -> int:
         return len(self.stream)
@@ -160,8 +167,10 @@ class FileInput:
         stale = found.places[(batch.kind == CTI) & ~is_new]
         part = found.filter(near | is_new)
         places = np.append(part.places, len(self.stream))
+        turns = self.stream.turns(places, self.batch_size)
         places -= np.searchsorted(stale, places)
-        return SourceInput(self.source, self.stream.read(part), self.kind, self.is_closed, places=places)
+        batch = self.stream.read(part)
+        return SourceInput(self.source, batch, self.kind, self.is_closed, places=places, turns=turns)
 
     def _find(self, where: tuple[tuple[str, Any], ...]) -> FoundElements | None:
         """Times and places of the elements with these values, and of CTIs; None if some open and close."""
@@ -189,16 +198,22 @@ class FileInput:
 
     @cached_property
     def _whole(self) -> SourceInput:
-        return SourceInput(self.source, self.read_all(), self.kind, self.is_closed)
+        batch, turns = self.read_all()
+        return SourceInput(self.source, batch, self.kind, self.is_closed, turns=turns)
 
 
 Input: TypeAlias = SourceInput | FileInput
 
 
 def read_inputs(
-    plan: Node, inputs: Mapping[str, Data], *, close: bool = False, small: int = SMALL
+    plan: Node,
+    inputs: Mapping[str, Data],
+    *,
+    close: bool = False,
+    small: int = SMALL,
+    batch_size: int = BATCH_SIZE,
 ) -> dict[str, Input]:
-    """All inputs of a query, checked as a run checks them; with ``close`` all of them are closed.
+    """All inputs of a query in their order, checked as a run checks them; with ``close`` they are closed.
 
     Of files with more than ``small`` elements parts are read, if that can be done, and checked.
     """
@@ -206,14 +221,17 @@ def read_inputs(
     require_inputs(inputs, sources)
     unchecked = Session({"query": plan}, history_limit=0).unchecked_sources
     times, found = OneKind(), dict[str, Input]()
-    for name, source in sources.items():
-        one, data = _as_one_stream(source), inputs[name]
+    for name, data in inputs.items():
+        source = sources[name]
+        one = _as_one_stream(source)
+        data = data.in_columns(source.columns) if isinstance(data, StreamReader) else data
         if name not in unchecked and isinstance(data, StreamReader) and (parts := _parts(one, data, small)):
-            read_all = partial(_read_all, source, data)
-            found[name] = FileInput(one, parts, read_all, data.kind, data.is_table or close)
+            read_all = partial(_read_all, data)
+            is_closed = data.is_table or close
+            found[name] = FileInput(one, parts, read_all, data.kind, is_closed, data.batch_size)
             continue
-        batch, kind, is_table = _read(source, data, name not in unchecked, times)
-        found[name] = SourceInput(one, batch, kind, is_table or close, name in unchecked)
+        batch, turns, kind, is_table = _read(source, data, name not in unchecked, times, batch_size)
+        found[name] = SourceInput(one, batch, kind, is_table or close, name in unchecked, turns=turns)
     require_one_kind(plan, {name: one.kind for name, one in found.items()})
     return found
 
@@ -247,18 +265,35 @@ def common_kind(inputs: Mapping[str, Input]) -> pa.DataType:
     return TICKS if kind is None else kind
 
 
-def _read(source: Source, data: Data, checks: bool, times: OneKind) -> tuple[EventBatch, TimeKind, bool]:
+def _read(
+    source: Source, data: Data, checks: bool, times: OneKind, batch_size: int
+) -> tuple[EventBatch, Index, TimeKind, bool]:
+    """The elements, in which batch a run reads each, the kind of their times, and whether that is all."""
     is_table = isinstance(source, Table)
     if isinstance(data, StreamReader):
-        return _read_all(source, data), data.kind, is_table or data.is_table
+        return *_read_all(data), data.kind, is_table or data.is_table
     intake = Intake(source, check_orphans=checks, times=times)
-    push = intake.judge(data)
-    return intake.take(push), push.kind, is_table or intake.is_table
+    parts, kind = list[EventBatch](), None
+    # All partitions are known before a CTI counts.
+    for part in [data] if source.partition else slices(data, batch_size, source.name):
+        push = intake.judge(part)
+        parts.append(intake.take(push))
+        kind = merge_kinds(kind, push.kind)
+    return *_in_turn(parts, source.columns), kind, is_table or intake.is_table
 
 
-def _read_all(source: Source, reader: StreamReader) -> EventBatch:
-    batches = list(reader)
-    return concat(batches) if batches else empty(source.columns)
+def _read_all(reader: StreamReader) -> tuple[EventBatch, Index]:
+    return _in_turn(list(reader), reader.schema, is_one=reader.has_partitions)
+
+
+def _in_turn(
+    parts: Sequence[EventBatch], schema: pa.Schema, *, is_one: bool = False
+) -> tuple[EventBatch, Index]:
+    """All elements, and in which part each is; then how many parts there are."""
+    numbers = [0] * len(parts) if is_one else list(range(len(parts)))
+    end = 1 if is_one else len(parts)
+    turns = np.append(np.repeat(np.array(numbers, np.int64), [len(part) for part in parts]), end)
+    return (concat(parts) if parts else empty(schema)), turns
 
 
 def to_inserts(history: History) -> EventBatch:

@@ -21,12 +21,15 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS
 from recension.denote.lineage import Lineage, Region
 from recension.denote.order import History
-from recension.lineage.inputs import SMALL, Input, equal_rows, to_inserts
+from recension.lineage.inputs import SMALL, Input, SourceInput, equal_rows, to_inserts
 from recension.lineage.rules import lineage_of
 from recension.plan.node import Node, walk
-from recension.plan.nodes import Source
+from recension.plan.nodes import AdvanceTime, Align, Finalize, Source
+from recension.plan.rewrites.push_filters import narrow_joins, push_filters
 from recension.plan.source import Leaf
 from recension.runners.local import Session
+
+_NOTHING = Region(BEGINNING, BEGINNING)
 
 
 class Widen(Exception):  # noqa: N818 (a request, no error)
@@ -35,6 +38,10 @@ class Widen(Exception):  # noqa: N818 (a request, no error)
     def __init__(self, node: Node, region: Region) -> None:
         super().__init__(node.label)
         self.node, self.region = node, region
+
+
+class StepFailedError(RecensionError):
+    """A step by itself refuses what it gets in the query as it is written, though not as it runs."""
 
 
 @dataclass
@@ -147,6 +154,8 @@ class Replay:
         except RecensionError as why:
             # A grid of windows over an event that never ends can be followed only up to some time.
             if self._is_endless or "until=" not in str(why) or self._horizon == FOREVER:
+                if as_it_runs(self.plan) is not self.plan:
+                    raise StepFailedError(str(why)) from why
                 raise
             self._is_endless, self.is_small = True, False
             self._run_steps()
@@ -170,14 +179,21 @@ class Replay:
             history = histories[str(i)] if lineage is not None else self.parts[_name(node)]
             self.known[node] = Known(node, history, regions[node], whole[node], stable[node])
 
-    def keys(self) -> dict[str, Region]:
-        """Where events of the sources are, or were, that may have changed the answer: those of its keys."""
-        reached = self._reached()
-        return {
-            node.name: reached[node].for_ever()
-            for node in self.steps
-            if isinstance(node, Source) and node in reached
-        }
+    def to_replay(
+        self, *, whole: bool = False
+    ) -> tuple[dict[str, SourceInput], dict[str, Region], dict[str, Region]]:
+        """For a biography: the inputs, the regions of them to replay, and those that may change the answer.
+
+        These have the keys of the answer; of very much only what the answer reaches is replayed, unless steps
+        tell from all events how far time is.
+        """
+        is_whole = whole or self.is_small or any(map(_goes_by_events, self.steps))
+        reached = self._reached() if is_whole else {}
+        keys = {n.name: there.for_ever() for n, there in reached.items() if isinstance(n, Source)}
+        regions = dict.fromkeys(keys, Region()) if is_whole else self.regions
+        # An input that no step needs: its CTIs are there all the same.
+        parts = {name: one.part(regions.get(name, _NOTHING)) for name, one in self.inputs.items()}
+        return parts, regions, keys if is_whole else regions
 
     def answers(self, parts: Mapping[str, HistoryTable]) -> HistoryTable:
         """The history of the query over other parts of the inputs."""
@@ -205,6 +221,23 @@ class Replay:
         if not self.inputs[name].source.are_rows:
             return to_inserts(part)
         return _as_they_came(part)
+
+
+def _goes_by_events(node: Node) -> bool:
+    """Does the step tell from all its events how far time is?"""
+    match node:
+        case AdvanceTime():
+            return True
+        case Align(block=wait) | Finalize(remember=wait):
+            return wait not in (0, FOREVER)
+        case _:
+            return False
+
+
+def as_it_runs(plan: Node) -> Node:
+    """The query with its filters where a run has them: steps above them never see what they drop."""
+    (moved,) = push_filters(narrow_joins([plan]))
+    return moved
 
 
 def _stable_columns(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from recension.core.values import rows_of
 from recension.denote.lineage import Basis, EachEvent, EqualEvents, Region, identity, region_of
 from recension.denote.order import History, Key
 from recension.lineage.biography import find_biography
-from recension.lineage.inputs import SMALL, common_kind, read_inputs, without_partitions
-from recension.lineage.replay import Replay, Widen
+from recension.lineage.inputs import SMALL, Input, common_kind, read_inputs, without_partitions
+from recension.lineage.replay import Replay, StepFailedError, Widen, as_it_runs
 from recension.lineage.result import Absence, Named, Question, Step, Why, is_same
 from recension.lineage.words import StepWords, describe_event
 from recension.plan.node import Node
@@ -34,8 +34,6 @@ from recension.runners.local import BATCH_SIZE
 
 T = TypeVar("T")
 _NEAR = 3
-# An input that no step needs: the biography has its CTIs all the same.
-_NOTHING = Region(BEGINNING, BEGINNING)
 
 
 def explain_answer(
@@ -51,33 +49,58 @@ def explain_answer(
     small: int = SMALL,
 ) -> Why:
     """Why the one answer is what it is that has these columns and is true at this time."""
-    read = read_inputs(plan, inputs, close=close, small=small)
+    read = read_inputs(plan, inputs, close=close, small=small, batch_size=batch_size)
+    options = _Options(biography, marks, small)
     plan = without_partitions(plan)
-    replay = Replay(plan, read, small)
-    search = _Search(replay, common_kind(read))
+    try:
+        return _explain(plan, read, answer, at, options)
+    except StepFailedError:
+        return _explain(as_it_runs(plan), read, answer, at, options)
+
+
+class _Options(NamedTuple):
+    biography: bool
+    marks: bool
+    small: int
+
+
+def _explain(
+    plan: Node,
+    read: Mapping[str, Input],
+    answer: Event | Mapping[str, Any],
+    at: int | None,
+    options: _Options,
+) -> Why:
+    replay = Replay(plan, read, options.small)
+    search = Search(replay, common_kind(read))
     question = search.question(answer, at)
     found = search.settle(lambda: search.find(question))
     trace = search.settle(lambda: search.trace(found))
-    trace.named = {name: trace.named[name] for name in inputs if name in trace.named}
+    trace.named = {name: trace.named[name] for name in read if name in trace.named}
     search.verify(trace, found)
-    named = search.mark(trace, found) if marks else trace.named
+    named = search.mark(trace, found) if options.marks else trace.named
     question = search.narrow(question, found)
     life = None
-    if biography:
-        keys = replay.keys() if replay.is_small else replay.regions
-        parts = {name: one.part(replay.regions.get(name, _NOTHING)) for name, one in read.items()}
-        life = find_biography(plan, parts, replay.regions, keys, question, found, batch_size)
+    if options.biography:
+        life = find_biography(plan, *replay.to_replay(), question, found)
+        if not (life.is_shown or replay.is_small):
+            # It may wait for time alone, of which events of other keys tell.
+            life = find_biography(plan, *replay.to_replay(whole=True), question, found)
     return Why(found, question, search.kind, trace.steps, named, trace.absences, life)
 
 
 @dataclass
-class _Trace:
+class Trace:
+    """What an answer rests on: step by step, the events named, and where none may appear."""
+
     steps: list[Step] = field(default_factory=list)
     named: dict[str, list[Named]] = field(default_factory=dict)
     absences: list[Absence] = field(default_factory=list)
 
 
-class _Search:
+class Search:
+    """Looks for answers, and for what they rest on, in a replay."""
+
     def __init__(self, replay: Replay, kind: TimeKind) -> None:
         self.replay, self.kind = replay, kind
 
@@ -175,8 +198,8 @@ class _Search:
 
     # What it rests on.
 
-    def trace(self, answer: Event) -> _Trace:
-        replay, found = self.replay, _Trace()
+    def trace(self, answer: Event) -> Trace:
+        replay, found = self.replay, Trace()
         kept: dict[Node, dict[Key, Event]] = {replay.plan: {identity(answer): answer}}
         absent: dict[Node, list[Region]] = {}
         for node in reversed(replay.steps):
@@ -190,7 +213,7 @@ class _Search:
                     _add_regions(absent.setdefault(child, []), basis.absent)
         return found
 
-    def _step(self, found: _Trace, node: Node, events: History, regions: list[Region]) -> list[Basis]:
+    def _step(self, found: Trace, node: Node, events: History, regions: list[Region]) -> list[Basis]:
         """What a step's events and the regions where nothing may appear rest on, in its inputs."""
         lineage, inputs = self.replay.lineages[node], [self.replay.look(child) for child in node.inputs]
         words = StepWords(node, self.replay.lineages, self.kind)
@@ -209,14 +232,14 @@ class _Search:
         label = node.label if self.kind == TICKS else getattr(node, "label_with_units", node.label)
         return str(label)
 
-    def _end(self, found: _Trace, source: Source, events: dict[Key, Event], regions: list[Region]) -> None:
+    def _end(self, found: Trace, source: Source, events: dict[Key, Event], regions: list[Region]) -> None:
         if events:
             copies = self.replay.look(source).find(_around(list(events.values())))
             named = [e for e in copies if identity(e) in events]
             found.named[source.name] = [Named(e, "shared") for e in named]
         found.absences += [Absence(source.name, region) for region in regions]
 
-    def verify(self, trace: _Trace, answer: Event) -> None:
+    def verify(self, trace: Trace, answer: Event) -> None:
         """Run what is named alone; if the answer is not there, an error: better none than a wrong reason."""
         parts = {
             name: keep_named(part, trace.named.get(name, [])) for name, part in self.replay.parts.items()
@@ -229,7 +252,7 @@ class _Search:
 
     # What it needs.
 
-    def mark(self, trace: _Trace, answer: Event) -> dict[str, list[Named]]:
+    def mark(self, trace: Trace, answer: Event) -> dict[str, list[Named]]:
         """Each event is needed if the answer is another when it is removed; equal ones are looked at once."""
         marked: dict[str, list[Named]] = {}
         for source, named in trace.named.items():

@@ -133,7 +133,10 @@ class CoverageJoin(TwoSidedOperator):
         lo, hi = arriving.stretch()
         meeting = self._matching.meet(RIGHT, arriving.group, lo, hi, arriving.payload)
         pairs = self._pair_changes(arriving.change, meeting, self._left)
-        owners, owner = np.unique(meeting.x, return_inverse=True)
+        # By their numbers: where they stand depends on when the index was loaded.
+        known = self._left.column("number", meeting.x)
+        _, first, owner = np.unique(known, return_index=True, return_inverse=True)
+        owners = meeting.x[first]
         vs, ve = self._left.column("vs", meeting.x), self._left.column("ve", meeting.x)
         region = merge_spans(Spans(owner, np.maximum(lo[meeting.at], vs), np.minimum(hi[meeting.at], ve)))
         self._right.apply(arriving.change, arriving.group, arriving.payload)
@@ -156,7 +159,8 @@ class CoverageJoin(TwoSidedOperator):
         lo = np.where(region.start > BEGINNING, region.start - 1, BEGINNING)
         hi = np.where(region.end < FOREVER, region.end + 1, FOREVER)
         at, part = self._parts.find_overlaps(numbers[region.owner], lo, hi)
-        part, first = np.unique(part, return_index=True)
+        _, first = np.unique(self._parts.column("row", part), return_index=True)
+        part = part[first]
         vs, ve = self._parts.column("vs", part), self._parts.column("ve", part)
         old = Spans(region.owner[at[first]], vs, ve)
         revision = revise(old, region, cover, covered=self._covered)

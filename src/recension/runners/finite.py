@@ -55,6 +55,10 @@ def push_inputs(
     An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
     """
     require_inputs(inputs, session.sources)
+    inputs = {
+        name: data.in_columns(session.columns_of(name)) if isinstance(data, StreamReader) else data
+        for name, data in inputs.items()
+    }
     for name, data in inputs.items():
         if isinstance(data, Result) and not data.is_whole and name not in session.unchecked_sources:
             raise RecensionError(

@@ -139,6 +139,11 @@ class Intake:
         self.is_table = False
 
     @property
+    def columns(self) -> pa.Schema:
+        """The columns of the source."""
+        return self._source.columns
+
+    @property
     def counts(self) -> Counter[str]:
         """Elements left out, moved or ignored so far, by reason."""
         own = self._counted_before + self._decoder.counts + self._openclose.counts + self._checker.counts

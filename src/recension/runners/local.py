@@ -98,6 +98,10 @@ class Session(LockedSession):
         """The names to push to."""
         return list(self._run.intakes)
 
+    def columns_of(self, source: str) -> pa.Schema:
+        """The columns of a source."""
+        return self._run.intake(source).columns
+
     @property
     def tables(self) -> set[str]:
         """The names of sources that are tables without times."""
@@ -197,8 +201,8 @@ class Session(LockedSession):
         list of elements it may be a list too. Data of several partitions may be given as ``{partition:
         data}``. ``heard`` is for shards: what they know of the rows of all shards.
 
-        A push is refused as a whole, and the session continues as if it had not happened: also if an
-        expression or a function that reads one row only fails on a row. After an error in any other step the
+        A push is refused as a whole, and the session continues as if it had not happened, also if a row
+        breaks an expression or function that reads just that row. After an error in any other step the
         session refuses every call except `restore`.
         """
         with self._lock.hold("push"):

@@ -19,7 +19,15 @@ from recension.core.formats.columns import BATCH, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import describe_file_error, format_errors, validate_batch
 from recension.plan.properties import NOTHING_KNOWN
-from recension.runners.recording_files import EDGES, FORMAT, MANIFEST, STEP_COLUMNS, STEPS, counted_bytes
+from recension.runners.recording_files import (
+    EDGES,
+    MANIFEST,
+    STEP_COLUMNS,
+    STEPS,
+    counted_files,
+    file_name,
+)
+from recension.runners.recording_manifest import find_fault
 from recension.runners.result import Result
 
 
@@ -160,28 +168,43 @@ class Recording:
 
     def _rows(self, folder: str, column: str, after: int) -> Iterator[pa.RecordBatch]:
         """The rows of an edge whose step is later, as far as the manifest counts them."""
-        for file in sorted((self.path / folder).glob("*.arrows")):
-            size = counted_bytes(self.manifest, file, folder)
-            for batch in _read(file, size, is_closed=self.manifest["ended"] == "closed"):
-                steps = batch.column(column)
-                if len(batch) and steps[-1].as_py() > after:
-                    yield batch if steps[0].as_py() > after else batch.filter(pc.greater(steps, after))
+        counted = counted_files(self.manifest, folder)
+        for number, (size, rows) in counted.items():
+            file = self.path / folder / file_name(number)
+            # What ended a recording early may have cut off the files that were being written.
+            may_end_early = self.manifest["ended"] not in (None, "closed") and number == max(counted)
+            found = 0
+            try:
+                for batch in _read(file, size, may_end_early=may_end_early):
+                    found += len(batch)
+                    steps = batch.column(column)
+                    if len(batch) and steps[-1].as_py() > after:
+                        yield batch if steps[0].as_py() > after else batch.filter(pc.greater(steps, after))
+            except FileNotFoundError:
+                if number not in counted_files(read_recording(self.path).manifest, folder):
+                    continue  # the limit was reached while this was read
+                raise _part_missing(file, "the file is not there any more") from None
+            if found != rows and not may_end_early:
+                raise _part_missing(file, f"{found:,} rows where {rows:,} were written")
 
 
-def _read(file: Path, size: int | None, *, is_closed: bool) -> Iterator[pa.RecordBatch]:
-    """The batches in the first bytes of a file; one that was cut off by a crash ends where it ends."""
-    if size == 0:
-        return
+def _part_missing(file: Path, what: str) -> FormatError:
+    return FormatError(f"{what}: a part of the recording is missing", file=str(file))
+
+
+def _read(file: Path, size: int | None, *, may_end_early: bool) -> Iterator[pa.RecordBatch]:
+    """The batches in the first bytes of a file, or in all of it."""
     try:
         with pa.memory_map(str(file)) as source:
-            buffer = source.read_buffer(size)
-            with pa.ipc.open_stream(buffer) as reader:
+            if size is not None and source.size() < size:
+                raise _part_missing(file, f"{source.size():,} bytes where {size:,} were written")
+            with pa.ipc.open_stream(source.read_buffer(size)) as reader:
                 for batch in reader:
                     yield validate_batch(batch)
     except FileNotFoundError:
-        return  # the limit was reached while this was read
+        raise
     except (OSError, pa.ArrowInvalid) as why:
-        if is_closed:
+        if not may_end_early:
             raise FormatError(describe_file_error(why), file=str(file)) from None
 
 
@@ -203,11 +226,8 @@ def read_recording(path: str | PathLike[str]) -> Recording:
         text = file.read_text(encoding="utf-8")
     try:
         manifest = json.loads(text)
-        is_known = manifest["format"] == FORMAT
-        wanted = ("is_whole", "limit", "ended", "gone", "files", "queries", "sources", "edges", "plan")
-        is_known = is_known and all(name in manifest for name in wanted)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        is_known = False
-    if not is_known:
-        raise FormatError("not a recording that this version can read", file=str(file))
+    except (ValueError, RecursionError):
+        manifest = None
+    if (fault := find_fault(manifest)) is not None:
+        raise FormatError(fault, file=str(file))
     return Recording(folder, manifest)

@@ -16,6 +16,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -33,6 +34,7 @@ from recension.core.time_kind import AWARE
 FORMAT: Final = "recension recording 2"
 LIMIT: Final = 1 << 30
 MANIFEST: Final = "recording.json"
+SUM: Final = "sum"
 STEPS: Final = "steps"
 EDGES: Final = "edges"
 STEP_COLUMNS: Final = pa.schema([("step", pa.int64()), ("at", AWARE), ("source", pa.string())])
@@ -215,17 +217,31 @@ class RecordingFiles:
 
 def write_manifest(path: Path, stored: Mapping[str, Any]) -> None:
     """A new manifest in the place of the old one, at once."""
+    whole = {**stored, SUM: manifest_sum(json.loads(json.dumps(stored)))}
     beside = path / f".{MANIFEST}.{os.getpid()}"
-    beside.write_text(json.dumps(stored, ensure_ascii=False, indent=1), encoding="utf-8")
+    beside.write_text(json.dumps(whole, ensure_ascii=False, indent=1), encoding="utf-8")
     beside.replace(path / MANIFEST)
 
 
-def counted_bytes(manifest: Mapping[str, Any], file: Path, folder: str) -> int | None:
-    """How many bytes of a file count: none of a file that is newer than the manifest; None for all."""
-    stored, number = manifest["files"], int(file.stem)
-    if number < stored["number"]:
-        return None
-    return int(stored["open"].get(folder, 0)) if number == stored["number"] else 0
+def manifest_sum(stored: Mapping[str, Any]) -> str:
+    """A checksum of all that a manifest says; those of before have none."""
+    content = json.dumps({name: value for name, value in stored.items() if name != SUM}, sort_keys=True)
+    return blake2b(content.encode(), digest_size=8).hexdigest()
+
+
+def counted_files(manifest: Mapping[str, Any], folder: str) -> dict[int, tuple[int | None, int]]:
+    """The files of an edge, or of the steps, that must be there; bytes (None: all) and rows that count."""
+
+    def rows(steps: int, written: Mapping[str, int]) -> int:
+        return steps if folder == STEPS else written.get(folder.removeprefix(f"{EDGES}/"), 0)
+
+    stored = manifest["files"]
+    found: dict[int, tuple[int | None, int]] = {
+        number: (None, rows(steps, written)) for number, _, steps, written in stored["full"]
+    }
+    if folder in stored["open"]:
+        found[stored["number"]] = stored["open"][folder], rows(stored["steps"], stored["written"])
+    return {number: counted for number, counted in found.items() if counted[1]}
 
 
 def require_limit(limit: str | int) -> int:

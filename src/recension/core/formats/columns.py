@@ -5,6 +5,7 @@ A row's number counts data rows from 1 (a CSV header and blank lines are not dat
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -93,10 +94,18 @@ class Layout:
         return self.is_table and self.times.start is not None and self.times.end is None
 
 
+# What pandas calls an index without a name; one with a name is a column like others.
+_PANDAS_INDEX: Final = re.compile(r"__index_level_\d+__")
+
+
 @lru_cache(_SCHEMAS)
 def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
-    """The meaning of a file's columns, or an error that names the one that is wrong."""
+    """The meaning of a file's columns, or an error that names the one that is wrong.
+
+    The index of a pandas frame, which pandas writes beside its columns, means nothing.
+    """
     check_names(schema.names, file)
+    schema = pa.schema([field for field in schema if _PANDAS_INDEX.fullmatch(field.name) is None])
     # A file without columns (JSON Lines of no lines) is a stream of no elements.
     is_table = times.is_timeless or (bool(schema.names) and KIND not in schema.names)
     control = set() if times.is_timeless else {*CONTROL, times.vs, times.ve}

@@ -276,6 +276,8 @@ def _leaf_carrier(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pa.types.is_float16(kind):
         return pa.float32()
+    if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
+        return kind  # read from texts, and digit by digit from numbers
     is_spelled = pa.types.is_temporal(kind) or pa.types.is_decimal(kind) or is_text(kind)
     return pa.string() if is_spelled else kind
 

@@ -9,9 +9,10 @@ A table may be written by several tasks at once. Its events are spread over a fi
 and payload, so that an event stays in its bucket when its end moves. A file holds the events of one bucket,
 or of any (`ANY_BUCKET`) if one writer has written for all.
 
-A manifest carries its own digest and the seals of the files it names. The one before it stays as well, so
-that a table without its newest manifest is noticed: but for the first, there are always two. Older ones stay
-as long as the files that they name: they are the versions that can still be read (`find_manifest`).
+A manifest carries its own digest and the seals of the files it names. The one before it stays as well: but
+for the first, there are always two. Older ones stay as long as the files that they name: they are the
+versions that can still be read (`find_manifest`). A mark beside them has the number of the newest, written
+after it, so that a table without its newest manifest is noticed. Older tables get one with the next commit.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from recension.core.formats.versions import Version, describe_clock
 from recension.core.ticks import BEGINNING, FOREVER
 
 FOLDER: Final = "_history"
+LAST: Final = "last"
 FORMAT: Final = "recension history 3"
 # Without buckets: the next commit goes on with it, as a table of which every file is for any bucket.
 _UNDIVIDED: Final = "recension history 2"
@@ -216,11 +218,28 @@ def manifest_numbers(path: Path) -> set[int]:
     return {int(f.stem) for f in (path / FOLDER).glob("*.json") if _NUMBER.fullmatch(f.stem)}
 
 
+def least_number(path: Path) -> int:
+    """The newest manifest has at least this number."""
+    file = path / FOLDER / LAST
+    if not lexists(file):
+        return 0
+    require_regular(file)
+    with format_errors(str(file)):
+        text = file.read_text(encoding="utf-8").strip()
+    if not _NUMBER.fullmatch(text):
+        raise FormatError("damaged: it is not the number of a manifest", file=str(file))
+    return int(text)
+
+
 def current_manifest(path: Path) -> Manifest | None:
     """The manifest that counts now, if the table has one."""
+    least = least_number(path)  # before the listing, which then has it
     seen: set[int] = set()
     for _ in range(_PATIENCE):
         before, seen = seen, manifest_numbers(path)
+        if max(seen, default=0) < least:
+            reason = "the newest manifest is missing; restore the table from a backup"
+            raise FormatError(reason, file=str(manifest_path(path, least)))
         if not seen:
             return None
         file = manifest_path(path, max(seen))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import groupby
 from os import PathLike
 from pathlib import Path
@@ -99,7 +99,23 @@ def open_stream(
         for file in stored_files(folder, version)
     ]
     checks = _Checks(on_violation, check_orphans, check_lateness, closes_once)
-    return StreamReader(files, agreed_payload(files, schema), checks, batch_size, places)
+    reader = StreamReader(files, agreed_payload(files, schema), checks, batch_size, places)
+    reader.reopen = partial(
+        open_stream,
+        path,
+        start=start,
+        end=end,
+        on_violation=on_violation,
+        check_orphans=check_orphans,
+        check_lateness=check_lateness,
+        batch_size=batch_size,
+        version=version,
+        is_timeless=is_timeless,
+        places=places,
+        envelopes=envelopes,
+        closes_once=closes_once,
+    )
+    return reader
 
 
 def open_file(
@@ -148,8 +164,16 @@ class StreamReader:
             places = replace(places or PartitionColumns(), run=RUN, sequence=(BATCH, SEQ))
         self._places = places
         self.schema: pa.Schema = schema
+        self.reopen: Callable[..., StreamReader] | None = None
+        """Opens the same files again, for another ``schema``."""
         self.kind: TimeKind = reduce(merge_kinds, (file.layout.kind for file in files), None)
         self._pass = _Pass(schema, checking, self.kind)
+
+    def in_columns(self, schema: pa.Schema) -> StreamReader:
+        """The same stream with these columns in these types; files with others are refused."""
+        if self.schema.equals(schema) or self.reopen is None:
+            return self
+        return self.reopen(schema=schema)
 
     @property
     def time_type(self) -> pa.DataType:
@@ -209,6 +233,11 @@ class StreamReader:
     def unreadable(self) -> list[tuple[str, pa.RecordBatch]]:
         """The rows dropped because no element could be made of them, with the reason."""
         return self._pass.decoder.dropped
+
+    @property
+    def batch_size(self) -> int:
+        """How many rows it reads at a time."""
+        return self._size
 
     @property
     def has_partitions(self) -> bool:

@@ -50,6 +50,13 @@ class StreamParts:
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
+    def turns(self, places: Index, size: int) -> Index:
+        """In which batch of so many rows each place is read; that after the last row is in none of them."""
+        batches = np.cumsum([0, *(-(-np.diff(self._firsts) // size)).tolist()], dtype=np.int64)
+        file = np.minimum(np.searchsorted(self._firsts, places, "right") - 1, len(self._files) - 1)
+        turns: Index = batches[file] + (places - self._firsts[file]) // size
+        return np.where(places == len(self), batches[-1], turns)
+
     def find(self, names: Sequence[str], keep: Callable[[EventBatch], Mask]) -> FoundElements:
         """The elements that are wanted, judged by their times and these columns."""
         columns = pa.schema([self._schema.field(name) for name in names])

@@ -59,6 +59,11 @@ class EndPoints:
         if self._keys is not None:
             self._keys.clear()
 
+    @property
+    def table(self) -> LeafTable:
+        """Where they are kept."""
+        return self._table
+
     def __len__(self) -> int:
         return len(self._table)
 

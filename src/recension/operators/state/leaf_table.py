@@ -10,7 +10,7 @@ It is logged by (group, time), which tell rows apart: where a batch changes one 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,27 @@ class LeafTable:
         self._is_long = Arena({"long": np.bool_, "rows": np.int64})
         # The keys of rows that have changed since the last checkpoint; None: all may have.
         self._changed: list[tuple[Index, Ticks]] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns."""
+        return list(self._types)
+
+    def widen(self, columns: Mapping[str, npt.DTypeLike]) -> None:
+        """Have these columns too, with 0 in every row."""
+        fresh = {name: np.dtype(kind) for name, kind in columns.items() if name not in self._types}
+        if fresh:
+            table = self.snapshot()
+            for name, kind in fresh.items():
+                table = table.append_column(name, pa.array(np.zeros(len(table), kind)))
+            self._set_types({**self._types, **fresh})
+            self._restore_all(table)
+
+    def _set_types(self, types: Mapping[str, np.dtype[Any]]) -> None:
+        """Forget everything; rows have these columns from now on."""
+        self._types = dict(types)
+        self._long = BlockTable({n: kind for n, kind in types.items() if n not in self.key})
+        LeafTable.clear(self)
 
     def __len__(self) -> int:
         return len(self._long) + self._log.rows
@@ -233,6 +254,9 @@ class LeafTable:
             self._apply(table)
 
     def _restore_all(self, table: pa.Table) -> None:
+        if set(table.column_names) != set(self._types):  # one of the two has been widened
+            double = np.dtype(np.float64)
+            self._set_types({name: self._types.get(name, double) for name in table.column_names})
         self.clear()
         if not len(table):
             return

@@ -33,6 +33,8 @@ class Accumulator(ABC):
 
     ints: int = 0
     pairs: int = 0
+    sums_floats: bool = False
+    """Is its only pair the sum of floats as they come?"""
 
     @abstractmethod
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
@@ -216,6 +218,7 @@ class SumFloats(Accumulator):
 
     ints = 3
     pairs = 1
+    sums_floats = True
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         numbers, *kinds = _split_finite(_floats(values))
@@ -237,6 +240,7 @@ class MeanIntegers(Mean):
     """The arithmetic mean of whole numbers, exact where their sum would not fit in int64."""
 
     ints = 1
+    sums_floats = False
 
     def contributions(self, values: pa.Array | None, size: int) -> Contributions:
         return Contributions([_count_valid(values)], [_exact_pair(_longs(values))])

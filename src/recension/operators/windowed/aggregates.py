@@ -49,6 +49,7 @@ from recension.operators.windowed.index import (
     WindowChange,
     WindowIndex,
 )
+from recension.operators.windowed.lanes import FloatLanes
 from recension.operators.windowed.operator import Keys, Measure, RowFunction, WindowedOperator
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
 from recension.operators.windowed.steps import Contributions, Points
@@ -88,6 +89,15 @@ class AggregateSpec:
         sums = [a.measure for a in self.aggregations if isinstance(a.measure, Accumulator)]
         return sum(m.ints for m in sums), sum(m.pairs for m in sums)
 
+    def float_pairs(self) -> list[int]:
+        """The numbers of the pairs that are sums of floats as they come."""
+        found, number = list[int](), 0
+        for aggregation in self.aggregations:
+            if isinstance(aggregation.measure, Accumulator):
+                found += [number] if aggregation.measure.sums_floats else []
+                number += aggregation.measure.pairs
+        return found
+
     def index_spec(self, view: View) -> IndexSpec:
         """What the index has to keep for it."""
         keys = pa.schema([]) if self.key_schema is None else self.key_schema
@@ -123,7 +133,8 @@ def aggregate_over(
 class Aggregates(Measure):
     """One answer for each stretch, which the windows in it share."""
 
-    def __init__(self, spec: AggregateSpec, index: WindowIndex) -> None:
+    def __init__(self, spec: AggregateSpec, index: WindowIndex, *, splits: bool = True) -> None:
+        """``splits``: floats of very different sizes are summed apart (`FloatLanes`)."""
         super().__init__(spec.schema)
         self._index, self._no_events, self._nothing = index, empty(spec.input_schema), empty(spec.schema)
         self._own_schema = pa.schema(list(spec.schema)[len(spec.key_schema or ()) :])
@@ -131,6 +142,8 @@ class Aggregates(Measure):
         self._read_changes, self.reads_events = spec.read_changes, spec.read_changes is None
         ints, pairs = spec.count_columns()
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
+        floats = spec.float_pairs() if splits and spec.read_changes is None else []
+        self._lanes = FloatLanes(index, pairs, floats) if floats else None
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         self._placed = [a.measure for a in spec.aggregations if isinstance(a.measure, PlacedAccumulator)]
@@ -146,7 +159,7 @@ class Aggregates(Measure):
 
     def contributions(self, batch: EventBatch, group: Index) -> Contributions:
         if not len(batch):
-            return self._no_amounts
+            return self._no_amounts if self._lanes is None else self._no_amounts.widen(self._lanes.count)
         if self._read_changes is not None:
             return self._read_changes(batch)
         ints, pairs = list[Index](), list[Pair]()
@@ -159,7 +172,11 @@ class Aggregates(Measure):
                     raise overflow_error(why, self.schema.names[place]) from None
                 ints += part.ints
                 pairs += part.pairs
-        return Contributions(ints, pairs, points=self._points(batch, group) if self._placed else None)
+        points = self._points(batch, group) if self._placed else None
+        if self._lanes is not None:
+            pairs = self._lanes.split(pairs)
+            points = None if points is None else points.widen(self._lanes.count)
+        return Contributions(ints, pairs, points=points)
 
     def _points(self, batch: EventBatch, group: Index) -> Points:
         """Where the sums that have state of their own change, in all columns."""
@@ -214,7 +231,8 @@ class Aggregates(Measure):
         first = self._aggregations[0]
         if isinstance(first.measure, TopK) and events is not None and first.argument is not None:
             return self._top_k_rows(first.measure, group, events, first.argument(events.payload))
-        columns, ints, pairs = list[pa.Array](), sums.ints, sums.pairs
+        columns, ints = list[pa.Array](), sums.ints
+        pairs = sums.pairs if self._lanes is None else self._lanes.collapse(sums.pairs)
         for name, aggregation in zip(self._own_schema.names, self._aggregations, strict=True):
             measure = aggregation.measure
             if isinstance(measure, Accumulator):
@@ -274,6 +292,8 @@ class Aggregates(Measure):
         return own
 
     def restore(self, chunks: Chunks) -> None:
+        if self._lanes is not None:
+            self._lanes.forget()
         if self._events is not None:
             self._events.restore(chunks)
         for i, measure in enumerate(self._placed):

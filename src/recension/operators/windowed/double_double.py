@@ -23,6 +23,7 @@ Pair: TypeAlias = tuple[Floats, Floats]
 """A sum as a float and what rounding took from it."""
 
 _MOST_PARTS: Final = 3
+_ALL_PARTS: Final = 4096  # more than any numbers have
 _LARGEST: Final = 2.0**960
 
 
@@ -57,7 +58,7 @@ def _halves(a: Floats) -> tuple[Floats, Floats]:
     return high, a - high
 
 
-def exact_parts(values: Floats, most: int) -> list[Floats] | None:
+def exact_parts(values: Floats, most: int, parts_at_most: int = _MOST_PARTS) -> list[Floats] | None:
     """Parts that make up the values; of each, so many can be added in any order without rounding.
 
     The digits of a part are all above one place, so that ``most`` of them add up within 53 bits. None if
@@ -65,7 +66,7 @@ def exact_parts(values: Floats, most: int) -> list[Floats] | None:
     """
     parts, rest = list[Floats](), values
     while largest := _greatest(rest):
-        if len(parts) == _MOST_PARTS or not largest <= _LARGEST:
+        if len(parts) == parts_at_most or not largest <= _LARGEST:
             return None
         bound = math.ldexp(1.0, math.frexp(largest)[1] + most.bit_length())
         part = rest + bound
@@ -120,9 +121,38 @@ def sums(pair: tuple[Floats, Floats], lengths: npt.NDArray[np.int64]) -> tuple[F
     return high[last], low[last]
 
 
-def _prefix_sums(high: Floats, low: Floats) -> tuple[Floats, Floats]:
-    sums = np.cumsum(high, axis=1)
-    before = np.concatenate([np.zeros((len(high), 1)), sums[:, :-1]], axis=1)
+def collapse(parts: Sequence[Floats]) -> Pair:
+    """The sum of any floats as a pair, rounded only once all of them are added up."""
+    # Shewchuk (1997), Grow-Expansion: the parts so far do not overlap, the least is first.
+    grown = list[Floats]()
+    for part in parts:
+        for i, known in enumerate(grown):
+            part, grown[i] = two_sum(part, known)
+        grown.append(part)
+    rest = grown[0] * 0.0
+    for part in grown[:-1]:
+        rest = rest + part
+    return two_sum(grown[-1], rest)
+
+
+def _prefix_sums(high: Floats, low: Floats) -> Pair:
+    sums, error = _running_total(high)
+    lost = error + low
+    rest, more = _running_total(lost)
+    is_exact = not (bool(more.any()) or bool((lost - error != low).any()))
+    return two_sum(sums, rest) if is_exact else _exact_prefix_sums(high, low)
+
+
+def _running_total(column: Floats) -> tuple[Floats, Floats]:
+    """The sums of the prefixes of each row, and what rounding took from each step."""
+    sums = np.cumsum(column, axis=1)
+    before = np.concatenate([np.zeros((len(column), 1)), sums[:, :-1]], axis=1)
     part = sums - before
-    error = (before - (sums - part)) + (high - part)
-    return two_sum(sums, np.cumsum(error + low, axis=1))
+    return sums, (before - (sums - part)) + (column - part)
+
+
+def _exact_prefix_sums(high: Floats, low: Floats) -> Pair:
+    """Where digits are too far apart for pairs: in parts that are each summed without rounding."""
+    found = [exact_parts(column, 2 * high.shape[1], _ALL_PARTS) for column in (high, low)]
+    sums = [np.cumsum(part, axis=1) for parts in found if parts is not None for part in parts]
+    return collapse(sums or [high])

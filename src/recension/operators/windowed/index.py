@@ -27,10 +27,12 @@ from recension.core.ticks import BEGINNING, Ticks
 from recension.core.window_limit import TooManyWindowsError
 from recension.operators.base import Chunks
 from recension.operators.state.end_points import EndPoints
+from recension.operators.state.leaf_table import LeafTable
 from recension.operators.state.time_queue import TimeQueue
+from recension.operators.windowed.double_double import Floats
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.steps import Contributions
-from recension.operators.windowed.working_set import AxisSide, Sums, WorkingSet
+from recension.operators.windowed.working_set import AxisSide, Sums, WorkingSet, pair_columns
 
 View: TypeAlias = Literal["ended", "begun", "present", "all"]
 """Which windows are shown: those that have ended by the watermark; those that have begun; likewise, the last
@@ -193,6 +195,24 @@ class WindowIndex(ABC):
     def name_event(self, why: TooManyWindowsError, batch: EventBatch) -> TooManyWindowsError:
         """The error with the event that fills so many windows, if it is in the batch."""
         return why
+
+    def widen(self, pairs: int) -> None:
+        """Keep so many pairs from now on: those that come are 0 for all that is there."""
+        for table in self._tables():
+            table.widen(pair_columns(pairs))
+
+    def count_pairs(self) -> int:
+        """How many pairs are kept."""
+        return sum(name.startswith("high") for name in self._tables()[0].columns)
+
+    def read_pair(self, number: int) -> list[Floats]:
+        """Both parts of a pair, of all that is kept."""
+        tables = [table.snapshot() for table in self._tables()]
+        return [table[f"{part}{number}"].to_numpy() for table in tables for part in ("high", "low")]
+
+    def _tables(self) -> list[LeafTable]:
+        """Where sums are kept."""
+        return [self._points.table]
 
     def number(self, keys: pa.RecordBatch, size: int) -> Index:
         """The group of each key row."""

@@ -38,9 +38,9 @@ Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 RowFunction: TypeAlias = Callable[[pa.RecordBatch], Any]
 
 
-def _can_fail(compute: RowFunction | None) -> bool:
+def _can_fail(compute: RowFunction) -> bool:
     """May this fail on some rows? It says so itself if it reads columns as they are."""
-    return compute is not None and not getattr(compute, "never_fails", False)
+    return not getattr(compute, "never_fails", False)
 
 
 class Measure(ABC):
@@ -120,7 +120,8 @@ class WindowedOperator(Operator):
     def __init__(self, index: WindowIndex, measure: Measure, keys: Keys | None = None) -> None:
         super().__init__(measure.schema)
         self.index, self.measure, self._keys = index, measure, keys
-        self._fallible = [one for one in (keys, *measure.arguments()) if _can_fail(one)]
+        computed = [*([] if keys is None else [keys]), *measure.arguments()]
+        self._fallible = [compute for compute in computed if _can_fail(compute)]
         self.shards_share_ctis = measure.shards_share_ctis
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:

@@ -45,7 +45,7 @@ class PartialSums(Operator):
         """``index`` says where events lie on the axis of windows; it stays empty."""
         super().__init__(schema)
         self._keys, self._place = spec.keys, index.place
-        self._measure = Aggregates(spec, index)
+        self._measure = Aggregates(spec, index, splits=False)
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):

@@ -135,6 +135,10 @@ class SessionPoints(LeafTable):
     def __len__(self) -> int:
         return super().__len__() + sum(int((part.end > self.settled).sum()) for part in self._waiting)
 
+    def widen(self, columns: Mapping[str, npt.DTypeLike]) -> None:
+        self.settle_waiting()
+        super().widen(columns)
+
     def add(self, elements: Elements) -> None:
         """Elements of a batch, all of them inserts. They wait, unless memory is bounded."""
         self._waiting.append(elements)

@@ -31,7 +31,7 @@ from recension.core.ticks import BEGINNING, Ticks, add
 from recension.operators.base import Chunks
 from recension.operators.state.block_table import sort_keys
 from recension.operators.state.end_points import align_moments, never_inserted_error
-from recension.operators.state.leaf_table import LeafExtract
+from recension.operators.state.leaf_table import LeafExtract, LeafTable
 from recension.operators.state.session_rows import SessionRows
 from recension.operators.windowed.events import Placement
 from recension.operators.windowed.index import (
@@ -97,6 +97,13 @@ class SessionIndex(WindowIndex):
     @property
     def place(self) -> Placement | None:
         return None
+
+    def widen(self, pairs: int) -> None:
+        super().widen(pairs)
+        self._pairs = pairs
+
+    def _tables(self) -> list[LeafTable]:
+        return [self._sessions.table, *([] if self._inside is None else [self._inside])]
 
     def change(self, batch: EventBatch, group: Index, amounts: Contributions, watermark: int) -> WindowChange:
         ended = self._upcoming.pop_until(self._horizon(watermark))
@@ -307,6 +314,7 @@ class SessionIndex(WindowIndex):
         if self._inside is not None:
             self._inside.restore(chunks["inside"])
             self._inside.settled = self._settled
+        self._pairs = self.count_pairs()
 
 
 @dataclass(frozen=True, slots=True)

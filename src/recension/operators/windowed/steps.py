@@ -10,7 +10,7 @@ number of end points at a time changes so:
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,14 @@ class Points:
     ints: list[Index]
     pairs: list[Pair]
 
+    def widen(self, lanes: int) -> Points:
+        """With pairs for so many lanes: these are in the first."""
+        return replace(self, pairs=_in_lanes(self.pairs, len(self.time), lanes))
+
+
+def _in_lanes(pairs: list[Pair], size: int, lanes: int) -> list[Pair]:
+    return pairs + [(np.zeros(size), np.zeros(size))] * (len(pairs) * (lanes - 1))
+
 
 @record
 class Contributions:
@@ -48,6 +56,10 @@ class Contributions:
     ints: list[Index]
     pairs: list[Pair]
     points: Points | None = field(default=None, kw_only=True)
+
+    def widen(self, lanes: int) -> Contributions:
+        """Those of no events, for so many lanes."""
+        return self if lanes == 1 else replace(self, pairs=_in_lanes(self.pairs, 0, lanes))
 
 
 _NONE: Final = np.zeros(0, np.int64)

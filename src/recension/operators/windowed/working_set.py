@@ -188,9 +188,12 @@ def state_columns(ints: int, pairs: int) -> dict[str, npt.DTypeLike]:
     """The columns of an end point, besides its group and time."""
     columns: dict[str, npt.DTypeLike] = {"refs": np.int64, "n": np.int64}
     columns |= {f"int{i}": np.int64 for i in range(ints)}
-    for i in range(pairs):
-        columns |= {f"high{i}": np.float64, f"low{i}": np.float64}
-    return columns
+    return columns | pair_columns(pairs)
+
+
+def pair_columns(pairs: int) -> dict[str, npt.DTypeLike]:
+    """The columns of so many pairs."""
+    return {f"{part}{i}": np.float64 for i in range(pairs) for part in ("high", "low")}
 
 
 def merge_steps(points: EndPoints, steps: AxisSteps) -> WorkingSet:

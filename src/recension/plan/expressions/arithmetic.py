@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Context, Decimal
 from functools import partial, reduce
 from itertools import repeat
 from typing import Any, Final, TypeAlias
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.errors import RecensionError
+from recension.plan.expressions import zones
 from recension.plan.expressions.tree import Call, render
 from recension.plan.schemas import type_name
 
@@ -32,6 +34,8 @@ KERNELS: Final[dict[str, tuple[Callable[..., Value], Callable[..., Value], Calla
     "abs": (pc.abs, pc.abs_checked, abs),
 }
 _BITS: Final = 64
+_MOST_DIGITS: Final = 76
+_EXACT: Final = Context(prec=4 * _MOST_DIGITS)
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -67,7 +71,39 @@ def as_floats(operands: Sequence[Value]) -> list[Value]:
 def cast(value: Value, kind: pa.DataType) -> Value:
     """As another type; what does not fit is an error, but a whole number becomes the nearest float."""
     rounds = pa.types.is_integer(value.type) and pa.types.is_floating(kind)
-    return pc.cast(value, kind, safe=not rounds)
+    if zones.reads_clock(kind) and isinstance(value, pa.Array) and zones.is_far(value):
+        return zones.cast_clock(value, kind)
+    found = pc.cast(value, kind, safe=not rounds)
+    if pa.types.is_floating(kind) and _may_grow_infinite(value.type, kind):
+        _require_finite(value, found)
+    return found
+
+
+def _may_grow_infinite(of: pa.DataType, kind: pa.DataType) -> bool:
+    """Has it numbers beyond those of this type of floats?"""
+    is_number = pa.types.is_floating(of) or pa.types.is_integer(of)
+    return kind.bit_width < 64 and ((is_number and of.bit_width > kind.bit_width) or pa.types.is_decimal(of))
+
+
+def _require_finite(value: Value, found: Value) -> None:
+    """Refuse numbers that have become infinite."""
+    is_beyond = pc.is_inf(found)
+    if pa.types.is_floating(value.type):
+        is_beyond = pc.and_(is_beyond, pc.is_finite(value))
+    if isinstance(is_beyond, pa.Scalar):
+        is_beyond, value = pa.array([is_beyond.as_py()]), pa.array([value.as_py()])
+    if pc.any(is_beyond).as_py():
+        wrong = value.filter(is_beyond)[0].as_py()
+        raise pa.ArrowInvalid(f"{wrong} does not fit in {type_name(found.type)}")
+
+
+def round_decimals(value: Value, compute: Callable[[Value], Value]) -> Value:
+    """Decimals rounded with digits to spare: what then does not fit in their type is an error.
+
+    Arrow gives 0 for it, and says so only if it comes last.
+    """
+    wide = compute(pc.cast(value, pa.decimal256(_MOST_DIGITS, value.type.scale)))
+    return pc.cast(wide, value.type)
 
 
 def compare_values(compare: Callable[..., Value], left: Value, right: Value) -> Value:
@@ -93,6 +129,8 @@ def _compare_with_signed(compare: Callable[..., Value], unsigned: Value, signed:
 def floor_divide(left: Value, right: Value) -> Value:
     """The quotient rounded down, of whole numbers in the type of the left one; null by 0."""
     left, right = as_floats([left, right])
+    if any(pa.types.is_decimal(x.type) for x in (left, right)):
+        return _floor_divide_decimals(left, right)
     is_whole = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
     divides = pc.not_equal(right, pa.scalar(0, right.type))
     right = pc.if_else(divides, right, pa.scalar(None, right.type))
@@ -105,6 +143,21 @@ def floor_divide(left: Value, right: Value) -> Value:
         down = pc.subtract(whole, pa.scalar(1, whole.type))
         whole = pc.if_else(pc.and_(is_inexact, is_negative), down, whole)
     return pc.cast(whole, left.type)
+
+
+def _floor_divide_decimals(left: Value, right: Value) -> Value:
+    """One by one, on whole numbers: Arrow cuts digits off the quotient before it is rounded down."""
+    kind = pc.divide(*(pa.array([], x.type) for x in (left, right))).type
+    scale = max(x.type.scale for x in (left, right) if pa.types.is_decimal(x.type))
+
+    def whole(value: Any) -> int:
+        return int(Decimal(value).scaleb(scale, _EXACT))
+
+    found = [
+        None if None in row or not row[1] else whole(row[0]) // whole(row[1]) for row in _rows([left, right])
+    ]
+    is_same = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
+    return pa.scalar(found[0], kind) if is_same else pa.array(found, kind)
 
 
 def remainder_operands(left: Value, right: Value) -> list[Value]:
@@ -148,12 +201,18 @@ def mean_of_columns(call: Call, operands: Sequence[Value]) -> Value:
 
 def scale_time(call: Call, value: Value, unit: str) -> Value | None:
     """A time or duration counted in a finer unit than its own; None if it is not finer."""
+    if pa.types.is_date(value.type):
+        days = value.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        return _scale(call, days, 86_400 * 10**9 // _NANOSECONDS[unit])
     if not (pa.types.is_timestamp(value.type) or pa.types.is_duration(value.type)):
         return None
     factor = _NANOSECONDS[value.type.unit] // _NANOSECONDS[unit]
     if factor <= 1:
         return None
-    count = value.cast(pa.int64())
+    return _scale(call, value.cast(pa.int64()), factor)
+
+
+def _scale(call: Call, count: Value, factor: int) -> Value:
     try:
         return pc.multiply_checked(count, factor)
     except pa.ArrowInvalid as why:

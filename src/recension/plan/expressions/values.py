@@ -13,7 +13,8 @@ Methods and their arguments are named as there. Users' functions are called on t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from datetime import timedelta
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -23,8 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.errors import RecensionError
-from recension.plan.expressions import arithmetic
+from recension.plan.expressions import arithmetic, zones
 from recension.plan.expressions.arithmetic import Value
+from recension.plan.expressions.medians import list_medians
 from recension.plan.expressions.tree import Call, Column, FunctionCall, Literal, Tree, columns_of
 
 _COMPARISONS: Final[dict[str, Callable[..., Value]]] = {
@@ -47,6 +49,14 @@ _FUNCTIONS: Final = frozenset(
 _UNITS: Final = {"dt.total_milliseconds": "ms", "dt.total_microseconds": "us", "dt.total_nanoseconds": "ns"}
 
 
+_BY_CLOCK: Final = frozenset(
+    f"dt.{name}"
+    for name in (
+        *("date", "year", "month", "day", "hour", "minute", "second", "ordinal_day", "weekday", "to_string"),
+        *("truncate", "offset_by", "replace_time_zone"),
+    )
+)
+"""What depends on the clock of the zone of a timestamp."""
 _FAILURES: Final = (RecensionError, pa.ArrowInvalid, nw.exceptions.NarwhalsError)
 
 
@@ -154,6 +164,10 @@ class _Evaluation:
 
     def _call_method(self, call: Call) -> pa.Array:
         """A method of narwhals, or one of ours that checks what narwhals does not."""
+        if call.name in _BY_CLOCK:
+            return self._call_by_clock(call)
+        if call.name == "list.median":
+            return list_medians(self._array(call.operands[0]))
         unit = dict(call.arguments).get("time_unit") or _UNITS.get(call.name)
         if unit is not None:
             exact = arithmetic.scale_time(call, self._array(call.operands[0]), unit)
@@ -162,9 +176,42 @@ class _Evaluation:
         found = self._replay_by_narwhals(call)
         if call.name == "list.sum":
             arithmetic.require_sums(call, self._array(call.operands[0]), found)
-        elif call.name == "dt.offset_by":
-            by = str(dict(call.arguments)["by"])
-            arithmetic.require_moved(call, self._array(call.operands[0]), found, by)
+        return found
+
+    def _call_by_clock(self, call: Call) -> pa.Array:
+        """What depends on the clock of a zone is done on what that shows, where Arrow is not right."""
+        times, given = self._array(call.operands[0]), dict(call.arguments)
+        try:
+            if call.name == "dt.replace_time_zone" and zones.is_zoned(pa.timestamp("us", given["time_zone"])):
+                return zones.from_clock(zones.to_clock(times), given["time_zone"], strict=True)
+            if zones.is_zoned(times.type) and call.name == "dt.truncate":
+                unit = given["every"].lstrip("0123456789")
+                return zones.truncate(times, unit, lambda shown: self._replay_on(call, shown))
+            if zones.is_zoned(times.type) and call.name == "dt.offset_by":
+                return self._offset_by_clock(call, times, given["by"])
+            if zones.is_far(times) and call.name != "dt.offset_by":
+                times = zones.to_clock(times)
+        except (RecensionError, pa.ArrowInvalid) as why:
+            raise arithmetic.explain_error(call, [], why) from None
+        found = self._replay_on(call, times)
+        if call.name == "dt.offset_by":
+            arithmetic.require_moved(call, times, found, str(given["by"]))
+        return found
+
+    def _replay_on(self, call: Call, of: pa.Array) -> pa.Array:
+        """A method that is called on this instead of on its operand."""
+        try:
+            return _select(_replay_call(call)[0], [of])
+        except pa.ArrowInvalid as why:
+            raise arithmetic.explain_error(call, [], why) from None
+
+    def _offset_by_clock(self, call: Call, times: pa.Array, by: str) -> pa.Array:
+        """Days are days of the clock."""
+        if by.endswith("d"):
+            found = zones.move_days(times, pa.scalar(timedelta(days=int(by[:-1]))))
+        else:
+            found = self._replay_on(call, times)
+        arithmetic.require_moved(call, times, found, by)
         return found
 
     def _replay_by_narwhals(self, call: Call) -> pa.Array:
@@ -200,7 +247,8 @@ class _Replay:
     def call(self, call: Call) -> nw.Expr:
         if call.name == "str.tail" and dict(call.arguments)["n"] == 0:  # narwhals has -0 for 0: all of it
             return self.call(Call("str.head", call.operands, call.arguments))
-        operands = [self._operand(x) for x in call.operands]
+        make = self._column if call.name in _BY_CLOCK else self._operand
+        operands = [make(x) for x in call.operands]
         given = {key: self._argument(value) for key, value in call.arguments if value is not ...}
         if call.name in _FUNCTIONS:
             made: nw.Expr = getattr(nw, call.name)(*operands, **given)
@@ -214,6 +262,9 @@ class _Replay:
             return nw.lit(tree.value)
         if isinstance(tree, Call) and _is_replayed(tree) and next(columns_of(tree), None) is not None:
             return self.call(tree)
+        return self._column(tree)
+
+    def _column(self, tree: Tree) -> nw.Expr:
         self.columns.append(tree)
         return nw.col(f"_{len(self.columns) - 1}")
 
@@ -227,8 +278,8 @@ class _Replay:
 
 def _is_replayed(call: Call) -> bool:
     """Can narwhals do it without a check of ours?"""
-    own = {"when", "is_between", "fill_null", "list.sum", "dt.offset_by", "dt.timestamp"}
-    return call.name not in own | _COMPUTED.keys() | _UNITS.keys()
+    own = {"when", "is_between", "fill_null", "list.sum", "list.median", "dt.timestamp"}
+    return call.name not in own | _BY_CLOCK | _COMPUTED.keys() | _UNITS.keys()
 
 
 def _quotient(call: Call, operands: list[Value]) -> Value:
@@ -246,13 +297,36 @@ def _remainder(call: Call, operands: list[Value]) -> Value:
 def _is_in(call: Call, operands: list[Value]) -> Value:
     """Null if the value is null."""
     (value,) = operands
-    found = pc.is_in(value, value_set=pa.array(dict(call.arguments)["other"]))
+    members = _members(dict(call.arguments)["other"], value.type)
+    if pa.types.is_floating(value.type):  # -0.0 is 0.0
+        value = pc.add(value, pa.scalar(0.0, value.type))
+    found = pc.is_in(value, value_set=members)
     return pc.if_else(pc.is_null(value), pa.scalar(None, pa.bool_()), found)
+
+
+def _members(given: Any, kind: pa.DataType) -> pa.Array:
+    """The values to look for; Arrow takes whole numbers for int64, whether they fit or not."""
+    try:
+        members = pa.array(given)
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.array(given, kind)
+    is_float = pa.types.is_floating(members.type)
+    return pc.add(members, pa.scalar(0.0, members.type)) if is_float else members
 
 
 def _round(call: Call, operands: list[Value]) -> Value:
     decimals = dict(call.arguments)["decimals"]
-    return pc.round(operands[0], ndigits=decimals, round_mode="half_towards_infinity")
+    to_digits = partial(pc.round, ndigits=decimals, round_mode="half_towards_infinity")
+    if pa.types.is_decimal(operands[0].type):
+        return arithmetic.round_decimals(operands[0], to_digits)
+    return to_digits(operands[0])
+
+
+def _round_to_whole(call: Call, operands: list[Value]) -> Value:
+    compute = {"ceil": pc.ceil, "floor": pc.floor}[call.name]
+    if pa.types.is_decimal(operands[0].type):
+        return arithmetic.round_decimals(operands[0], compute)
+    return compute(operands[0])
 
 
 # What is computed here, of what its operands are.
@@ -271,4 +345,6 @@ _COMPUTED: Final[dict[str, Callable[[Call, list[Value]], Value]]] = {
     "is_in": _is_in,
     "cast": lambda call, xs: arithmetic.cast(xs[0], dict(call.arguments)["dtype"]),
     "round": _round,
+    "ceil": _round_to_whole,
+    "floor": _round_to_whole,
 }

@@ -48,13 +48,6 @@ LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.python.daemon.module": "recension.runners.spark.daemon",
 }
-# How checkpoints are written. On a local disk Hadoop's FileContext, Spark's choice, starts a process or more
-# for every file it renames, ninety a micro-batch; its older FileSystem does not, and renames as atomically.
-FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-LOCAL_MANAGERS = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
-)
 # `transformWithState` dies on start without them.
 NEEDED = {"google.protobuf": "protobuf", "grpc": "grpcio", "grpc_status": "grpcio-status"}
 
@@ -171,7 +164,6 @@ def prepare_streaming(spark: SparkSession) -> None:
         require_interpreter(spark.sparkContext)
     for key, value in RUNTIME_SETTINGS.items():
         spark.conf.set(key, value)
-    choose_file_manager(spark)
 
 
 def require_streaming_packages() -> None:
@@ -206,26 +198,6 @@ def show_py_files(context: SparkContext) -> None:
     if shipped:
         path = context.environment.get("PYTHONPATH", "").split(os.pathsep)
         context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, dict.fromkeys([*path, *shipped])))
-
-
-def choose_file_manager(spark: SparkSession, address: str | None = None) -> None:
-    """Let checkpoints on a local disk be written faster; clusters and object stores are left to Spark.
-
-    It goes by the checkpoint's address, or where that is not known by the session's own file system. What
-    the user has chosen stays.
-    """
-    if is_connect(spark) or not is_local_master(spark.sparkContext.master):
-        return
-    context, chosen = spark.sparkContext, spark.conf.get(FILE_MANAGER, None)
-    if chosen is not None and chosen not in LOCAL_MANAGERS:
-        return
-    if not (address or str(context._jsc.hadoopConfiguration().get("fs.defaultFS", ""))).startswith("file:"):
-        spark.conf.unset(FILE_MANAGER)
-    elif chosen is None:
-        loadable = context._jvm.org.apache.spark.util.Utils.classIsLoadable
-        for name in filter(loadable, LOCAL_MANAGERS):
-            spark.conf.set(FILE_MANAGER, name)
-            return
 
 
 def _is_installed(module: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 
 from recension.core.errors import RecensionError
-from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
+from recension.core.formats.manifest import FOLDER, LAST, current_manifest, manifest_path
 from recension.core.formats.parquet import ParquetSink
 from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.changelog import Changelog
@@ -73,7 +73,10 @@ def test_a_history_table_survives_a_crash_at_every_step(tmp_path: Path, fuse: Fu
     fuse.left = 1000
     HistoryTable(tmp_path, keep=0).apply(fed(batches[-1], len(batches) - 1))
     manifests = {manifest_path(tmp_path, manifest.number - back).name for back in (0, 1)}
-    assert {f.name for f in (tmp_path / FOLDER).iterdir()} == manifest.all_files() | manifests | {".lock"}
+    assert {f.name for f in (tmp_path / FOLDER).iterdir()} == {
+        *(manifest.all_files() | manifests),
+        *(LAST, ".lock"),
+    }
 
 
 def test_a_changelog_survives_a_crash_at_every_step(tmp_path: Path, fuse: Fuse) -> None:

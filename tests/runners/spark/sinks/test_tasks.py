@@ -25,7 +25,7 @@ from recension.core.events import Cti, Insert, Retract
 from recension.core.formats import open_stream
 from recension.core.formats.changelog import MARK, read_mark
 from recension.core.formats.files import require_seal, to_sealed_json
-from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
+from recension.core.formats.manifest import FOLDER, LAST, current_manifest, manifest_path
 from recension.core.rowhash import combine, row_hash
 from recension.core.validity import Checker
 from recension.runners.spark.sinks import revision, table_files
@@ -118,7 +118,7 @@ def test_what_attempts_have_left_is_cleared_away(tmp_path: Path, small_files: No
     assert manifest is not None
     manifests = {manifest_path(tmp_path, manifest.number - back).name for back in (0, 1)}
     there = {f.name for f in (tmp_path / "table" / FOLDER).iterdir()}
-    assert there == manifest.all_files() | manifests | {".lock"}
+    assert there == manifest.all_files() | manifests | {LAST, ".lock"}
     assert manifest.buckets == BUCKETS
     assert {file.bucket for file in manifest.files} <= set(range(BUCKETS))
 

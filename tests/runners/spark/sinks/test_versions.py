@@ -12,9 +12,10 @@ from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, revise
 
 import recension as rc
 from recension.cli import main
+from recension.core.difference import difference
 from recension.core.errors import FormatError, RecensionError, TimeError
 from recension.core.formats import open_stream, read_bitemporal, read_history
-from recension.core.formats.manifest import FOLDER, manifest_numbers
+from recension.core.formats.manifest import FOLDER, LAST, manifest_numbers
 from recension.core.formats.versions import Version
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
@@ -149,6 +150,33 @@ def test_a_version_whose_files_are_gone_is_refused(tmp_path: Path, clock: Callab
     with pytest.raises(FormatError, match="version 1 is gone"):
         read_history(tmp_path, version=1)
     assert len(now)
+
+
+def test_a_table_without_its_newest_manifest_is_refused(
+    tmp_path: Path, clock: Callable[[float], None]
+) -> None:
+    """Older versions are there, and each would be a sound answer."""
+    batches = revised(8, 4)
+    for number, batch in enumerate(batches[:3]):
+        clock(10.0 + number)
+        HistoryTable(tmp_path, keep=1000).apply(fed(batch, number))
+    newest = max((tmp_path / FOLDER).glob("*.json"))
+    stored = newest.read_text()
+    newest.unlink()
+    missing = f"{newest.name}: the newest manifest is missing; restore the table from a backup"
+    with pytest.raises(FormatError, match=missing):
+        read_history(tmp_path)
+    with pytest.raises(FormatError, match=missing):
+        HistoryTable(tmp_path, keep=1000).apply(fed(batches[3], 3))
+    newest.write_text(stored)
+    (tmp_path / FOLDER / LAST).unlink()  # a table of before
+    before = read_history(tmp_path)
+    HistoryTable(tmp_path, keep=1000).apply(fed(batches[3], 3))
+    assert not difference(read_history(tmp_path, version=3), before)
+    assert (tmp_path / FOLDER / LAST).read_text() == "4\n"
+    (tmp_path / FOLDER / LAST).write_text("four")
+    with pytest.raises(FormatError, match="last: damaged: it is not the number of a manifest"):
+        read_history(tmp_path)
 
 
 def test_spark_reads_the_same(spark: Any, tmp_path: Path, clock: Callable[[float], None]) -> None:

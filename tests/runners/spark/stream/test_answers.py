@@ -14,7 +14,7 @@ import pytest
 
 import recension as rc
 from recension.core.formats import open_stream
-from recension.runners.spark.session import FILE_MANAGER, choose_file_manager, prepare_streaming
+from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.types import arrow_carrier
 
 COLUMNS = {
@@ -118,18 +118,7 @@ def test_types_without_a_carrier_are_refused_beforehand(spark: Any, tmp_path: Pa
         rc.spark.stream(spark, rc.source("s", {"at": kind}), {"s": str(tmp_path)}, shards=1)
 
 
-def test_a_local_disk_has_its_files_renamed_without_starting_processes(spark: Any) -> None:
-    spark.conf.unset(FILE_MANAGER)
+def test_how_the_files_of_a_checkpoint_are_written_is_left_to_spark(spark: Any) -> None:
+    """Spark's own way replaces what an attempt left that failed; others that it has do not."""
     prepare_streaming(spark)
-    ours = spark.conf.get(FILE_MANAGER)
-    assert ours.endswith("FileSystemBasedCheckpointFileManager")
-    own = ours.replace("FileSystemBased", "FileContextBased")
-    # The checkpoint's own address decides where it is known.
-    choose_file_manager(spark, "s3a://bucket/checkpoint")
-    assert spark.conf.get(FILE_MANAGER, None) is None
-    choose_file_manager(spark, "file:/checkpoint")
-    assert spark.conf.get(FILE_MANAGER) == ours
-    spark.conf.set(FILE_MANAGER, own)
-    prepare_streaming(spark)
-    assert spark.conf.get(FILE_MANAGER) == own
-    spark.conf.set(FILE_MANAGER, ours)
+    assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None) is None

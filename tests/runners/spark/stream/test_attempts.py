@@ -6,8 +6,10 @@ read must be there, and go on to the right answers.
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any, Literal
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +22,7 @@ from tests.runners.spark.stream.test_pieces import MERGES, Worker, cleaned_all_t
 
 import recension as rc
 from recension.plan.properties import Properties
-from recension.runners.spark.stream.chunks import load, read_head
+from recension.runners.spark.stream.chunks import HEAD, load, read_head
 from recension.testing.assertions import assert_equivalent
 from recension.testing.model import StreamModel
 
@@ -77,6 +79,7 @@ class Runs(Worker):
     def __init__(self, plan: Plan, known: Properties, manager: Manager, luck: Random) -> None:
         super().__init__(plan, known)
         self._files, self._luck, self._version = StateFiles(manager), luck, 0
+        self._manager: Manager = manager
         self._waiting: list[tuple[int, Memory]] = []
         self.store = Changes(Memory())
 
@@ -101,6 +104,15 @@ class Runs(Worker):
             self._version += 1
         return answers
 
+    def as_before(self) -> None:
+        """Let what is stored be of an earlier release."""
+        old = Changes(Memory())
+        for name, value in _as_before(self.store).items():
+            old.put(name, value)
+        self._files = StateFiles(self._manager)
+        self._files.write(1, old)
+        self.parked, self._waiting, self.store = [], [], old
+
     def assert_readable(self) -> None:
         """What is on the disk of the last version that was committed, and of the one before."""
         for version in range(max(1, self._version - 1), self._version + 1):
@@ -119,14 +131,35 @@ class Runs(Worker):
                 self._files.upload(*snapshot)
 
 
+def _as_before(store: Memory) -> Memory:
+    """The first version as earlier releases stored it: names are by chance, what was written is not noted."""
+    head, token = json.loads(store[HEAD]), uuid4().hex
+    names = {piece[0]: f"{token}.{number}" for number, piece in enumerate(head["pieces"])}
+    head |= {"token": token, "lineage": [token], "cleaned": names.get(head["cleaned"], "")}
+    head["pieces"] = [[names[name], *rest] for name, *rest in head["pieces"]]
+    del head["written"], head["dropped"]
+    content = Memory({names.get(name, name): value for name, value in store.items()})
+    content[HEAD] = json.dumps(head).encode()
+    return content
+
+
 def _check(
-    plan: Plan, known: Properties, turns: Turns, manager: Manager, seed: int, *, is_alike: bool = True
+    plan: Plan,
+    known: Properties,
+    turns: Turns,
+    manager: Manager,
+    seed: int,
+    *,
+    is_alike: bool = True,
+    is_old: bool = False,
 ) -> None:
-    """With attempts that get the same rows in the same order, or not."""
+    """With attempts that get the same rows in the same order, or not; or begun by an earlier release."""
     luck = Random(seed)
     runs, shown, expected = Runs(plan, known, manager, luck), StreamModel(), StreamModel()
     always = runs.open()
-    for source, elements in turns:
+    for number, (source, elements) in enumerate(turns):
+        if is_old and number == 1:
+            runs.as_before()
         always.push(source, elements)
         for element in always.read("out").elements():
             expected.take(element)
@@ -151,6 +184,7 @@ def test_random_plans(data: st.DataObject, seed: int, manager: Manager) -> None:
     _check(data.draw(plans()), known, data.draw(interleavings(known)), manager, seed)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("step", each_step(*MERGES), ids=repr)
 @given(data=st.data(), seed=SEEDS)
 @settings(max_examples=examples(1), suppress_health_check=list(HealthCheck))
@@ -180,3 +214,12 @@ def test_attempts_by_the_dozen(name: str, manager: Manager, is_alike: bool) -> N
     (step,) = (step for step in known if repr(step) == name)
     for seed in range(3):
         _check(Plan((step,)), KNOWN[0], _turns(10), manager, seed, is_alike=is_alike)
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("name", ["sum eager by k", "join left"])
+def test_a_checkpoint_of_an_earlier_release_goes_on(name: str, manager: Manager) -> None:
+    known = [getattr(step, "values", (step,))[0] for step in each_step(*MERGES)]
+    (step,) = (step for step in known if repr(step) == name)
+    for seed in range(4):
+        _check(Plan((step,)), KNOWN[0], _turns(6), manager, seed, is_old=True)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
+from tests.properties.places import PLACES, Place, step_over
 from tests.properties.plans import Plan, each_step, plans
-from tests.properties.test_calendar_windows import PLACES, Place, PlanOfTimes, moved, step_over
+from tests.properties.test_calendar_windows import PlanOfTimes, moved
 from tests.properties.test_random_plans import KNOWN, interleavings
 from tests.runners.spark.stream.rehearsal import Rehearsal
 

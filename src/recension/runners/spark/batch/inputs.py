@@ -149,10 +149,23 @@ class NamedFrame:
             return to_times(to_ticks(column, found), wanted)
         if _fits(found, wanted):
             return column.cast(wanted)
+        if isinstance(found, spark.FloatType | spark.DoubleType) and isinstance(wanted, spark.DecimalType):
+            return self._as_decimal(column, found, wanted, field)
         raise SchemaError(
             f"{self.name}: column {field.name} is {found.simpleString()}, but the source says "
             f"{field.type}, which is {wanted.simpleString()} in Spark; cast it"
         )
+
+    def _as_decimal(
+        self, column: Column, found: spark.DataType, wanted: spark.DataType, field: pa.Field
+    ) -> Column:
+        """The decimal to which a float is the nearest, as in `core.values`; others are refused."""
+        made, text = column.cast("string").try_cast(wanted), column.cast("string")
+        words = f.concat(
+            f.lit(f"{self.name}: column {field.name}: "), text, f.lit(f" is not the same as {field.type}")
+        )
+        is_same = column.isNull() | f.coalesce(made.cast(found) == column, f.lit(False))
+        return f.when(is_same, made).otherwise(f.raise_error(words).cast(wanted))
 
 
 def _is_time(kind: spark.DataType) -> bool:

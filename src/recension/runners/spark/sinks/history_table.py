@@ -30,6 +30,7 @@ from recension.core.formats.files import is_plain_name, require_size
 from recension.core.formats.manifest import (
     FOLDER,
     FORMAT,
+    LAST,
     OLD_FORMAT,
     Manifest,
     current_manifest,
@@ -133,6 +134,7 @@ class HistoryTable:
         fresh, expired = next_manifest(manifest, edits, batch, self._keep)
         sync_folder(self._folder)
         publish_text(manifest_path(self._path, fresh.number), fresh.to_json())
+        publish_text(self._folder / LAST, f"{fresh.number}\n")
         # First the manifests: one that is there has its files.
         self._remove(self._expired_manifests(fresh))
         self._remove(expired)
@@ -182,7 +184,7 @@ class HistoryTable:
         """Remove what failed attempts have left: files that no manifest names, expired manifests."""
         self._remove(self._expired_manifests(manifest))
         numbers = manifest_numbers(self._path)
-        wanted = manifest.all_files() | {manifest_path(self._path, n).name for n in numbers} | {".lock"}
+        wanted = manifest.all_files() | {manifest_path(self._path, n).name for n in numbers} | {LAST, ".lock"}
         self._remove({file.name for file in self._folder.iterdir() if not file.is_dir()} - wanted)
 
     def _remove(self, names: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.lake.session import WritingSession, moved
 from recension.runners.spark.lake.shape import SCD2, Shape
 from recension.runners.spark.lake.sinks import LakeChangelog, LakeHistory, LakeSink
-from recension.runners.spark.session import check, choose_file_manager, default_parallelism, is_connect
+from recension.runners.spark.session import check, default_parallelism, is_connect
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
@@ -127,7 +127,6 @@ def write(
         note_tables(files, {"changelog": changelog, "history": history, "record": record})
     clear_unfinished_plan(files)
     recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
-    choose_file_manager(spark, spark_address(checkpoint))
     classic = None if is_connect(spark) else spark
     commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
     writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
