@@ -80,6 +80,11 @@ class Kills:
         self.kills[point] += 1
         self.check_now()
 
+    def kill_twice(self, point: str, **how: Any) -> None:
+        """Finish the micro-batch at hand, and be killed at a point of the next one; then there again."""
+        self.kill_at(point, times=2, **how)
+        self.kill_at(point, **how)
+
     def lose_sink(self, seconds: float, *, snapshots: bool) -> None:
         """Start the query; its sink is away for so long, then fails, and the query stops in order."""
         self.keep_busy(3)
