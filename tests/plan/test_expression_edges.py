@@ -26,7 +26,8 @@ def computed(kind: Any, value: rc.Expr, values: Sequence[Any]) -> list[Any]:
     """What an expression gives for each value."""
     source = rc.source("s", {"x": kind})
     rows = [rc.Insert({"x": x}, number, number + 1) for number, x in enumerate(values)]
-    return rc.run(source.select(y=value), {"s": rows}).history().to_arrow()["y"].to_pylist()
+    answers = rc.run(source.select(y=value), {"s": rows}).history().to_arrow()
+    return list(answers["y"].to_pylist())
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def floats(draw: st.DrawFn) -> float:
 
 
 @st.composite
-def revised(draw: st.DrawFn) -> tuple[list[Element], list[Event]]:
+def revised(draw: Any) -> tuple[list[Element], list[Event]]:
     """A stream in which large and small numbers come and go, and what is left of it."""
     stream, live = list[Element](), list[Event]()
     for _ in range(draw(st.integers(2, 14))):

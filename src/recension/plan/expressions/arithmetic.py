@@ -82,7 +82,8 @@ def cast(value: Value, kind: pa.DataType) -> Value:
 def _may_grow_infinite(of: pa.DataType, kind: pa.DataType) -> bool:
     """Has it numbers beyond those of this type of floats?"""
     is_number = pa.types.is_floating(of) or pa.types.is_integer(of)
-    return kind.bit_width < 64 and ((is_number and of.bit_width > kind.bit_width) or pa.types.is_decimal(of))
+    is_wider = is_number and of.bit_width > kind.bit_width
+    return bool(kind.bit_width < 64 and (is_wider or pa.types.is_decimal(of)))
 
 
 def _require_finite(value: Value, found: Value) -> None:
