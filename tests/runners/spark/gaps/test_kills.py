@@ -146,7 +146,7 @@ def test_a_sink_that_is_away_for_a_minute(request: pytest.FixtureRequest, tmp_pa
     ],
 )
 def test_kills_in_every_gap(request: pytest.FixtureRequest, tmp_path: Path, sink: str, writer: str) -> None:
-    """Twice in a row in each, then on to the next; a worker dies once a round."""
+    """Twice in a row in each, each time of a later micro-batch; a worker dies once a round."""
     spark = request.getfixturevalue("spark" if sink == "own" else sink)
     if sink == "iceberg":
         killed.with_catalog(spark, tmp_path)
@@ -154,8 +154,7 @@ def test_kills_in_every_gap(request: pytest.FixtureRequest, tmp_path: Path, sink
     for point, snapshots in rounds(sink, writer):
         if run.kills.total() >= KILLS:
             break
-        for _ in range(2):
-            run.kill_at(point, snapshots=snapshots)
+        run.kill_twice(point, snapshots=snapshots)
         if point == "commit":
             run.kill_worker()
     run.check_end(spark)
@@ -169,8 +168,7 @@ def test_kills_in_every_gap_of_a_query_into_kafka(spark: Any, broker: Broker, tm
     for point, snapshots in rounds("kafka", "default"):
         if run.kills.total() >= KILLS:
             break
-        for _ in range(2):
-            run.kill_at(point, snapshots=snapshots)
+        run.kill_twice(point, snapshots=snapshots)
     run.keep_busy(3)
     running = run.start("asked", how="stands still", snapshots=True, broker=broker.pid)
     try:

@@ -274,6 +274,7 @@ class InputLog:
     def __init__(self, files: CheckpointFiles, query: str, sources: Sequence[int]) -> None:
         self._files, self.query, self._sources = files, query, sources
         self._last: tuple[int, str] | None = None
+        self._logs: dict[int, list[str]] = {}
 
     def contents(self, number: int) -> tuple[str, str | None]:
         """A digest of what a micro-batch is made of, and that of the one before if the checkpoint has it."""
@@ -313,13 +314,16 @@ class InputLog:
         return 1000 * at if isinstance(at, int) and at > 0 else 0
 
     def _lines(self, number: int) -> list[str]:
-        text = self._files.text(f"offsets/{number}")
-        if text is None:
-            raise FormatError(f"the checkpoint lacks the offsets of micro-batch {number}")
-        lines = text.splitlines()
-        if len(lines) < _FIRST_SOURCE:
-            raise FormatError(f"the checkpoint's offsets of micro-batch {number} are damaged")
-        return lines
+        """The log of a micro-batch, which never changes; those of the last two are kept."""
+        if number not in self._logs:
+            text = self._files.text(f"{_PLANS}/{number}")
+            if text is None:
+                raise FormatError(f"the checkpoint lacks the offsets of micro-batch {number}")
+            lines = text.splitlines()
+            if len(lines) < _FIRST_SOURCE:
+                raise FormatError(f"the checkpoint's offsets of micro-batch {number} are damaged")
+            self._logs = {n: log for n, log in self._logs.items() if n >= number - 1} | {number: lines}
+        return self._logs[number]
 
     def _files_taken(self, line: int, since: str | None, until: str) -> list[str]:
         """The files that a file source took from one offset to another."""
