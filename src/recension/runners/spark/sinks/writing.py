@@ -27,6 +27,7 @@ from recension.runners.spark.lake.session import WritingSession, moved
 from recension.runners.spark.lake.shape import SCD2, Shape
 from recension.runners.spark.lake.sinks import LakeChangelog, LakeHistory, LakeSink
 from recension.runners.spark.session import check, default_parallelism, is_connect
+from recension.runners.spark.sinks.beginning import with_known_times
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
@@ -111,14 +112,16 @@ def write(
     `rc.record` takes them. The oldest go when there are more than ``record_limit`` bytes.
     """
     check_streaming(sdf)
-    spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
+    spark = sdf.sparkSession
+    files = files_of(spark, checkpoint)
+    sdf = with_known_times(sdf, files)
+    owner = sdf.schema[BATCH].metadata.get(OWNER)
     if record is not None and is_connect(spark):
         raise RecensionError(
             "record needs a classic session, made by rc.spark.session(): on Spark Connect tasks do not know "
             "their micro-batch; or record the local engine over the same inputs (rc.record)"
         )
     sinks = _sinks(sdf, changelog, history, checkpoint, keep, scd2)
-    files = files_of(spark, checkpoint)
     if owner:
         require_owner(files, owner)
     _check_owner(sinks, sdf, files)
