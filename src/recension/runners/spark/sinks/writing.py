@@ -21,7 +21,7 @@ from recension.core.ticks import BEGINNING, FOREVER, DurationLike, duration
 from recension.runners.recorder import EdgeChoice
 from recension.runners.recording_files import LIMIT
 from recension.runners.spark.batch.times import to_ticks
-from recension.runners.spark.failures import is_worker_missing
+from recension.runners.spark.failures import is_worker_missing, reason_of
 from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.lake.session import WritingSession, moved
 from recension.runners.spark.lake.shape import SCD2, Shape
@@ -46,6 +46,7 @@ from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, s
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
 from recension.runners.spark.sinks.recording import MicroBatchRecorder, open_recorder
+from recension.runners.spark.sinks.replay import replay
 from recension.runners.spark.sinks.revision import TICKS_A_SECOND
 from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
 from recension.runners.spark.stream.taps import SETTING
@@ -129,15 +130,28 @@ def write(
         claim(files, owner)
         note_tables(files, {"changelog": changelog, "history": history, "record": record})
     clear_unfinished_plan(files)
-    recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
     classic = None if is_connect(spark) else spark
-    commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
-    writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
-    # Connect sends functions only, and this one to its server, where it then stays.
-    started = writer.foreachBatch(lambda frame, number: commit(frame, number))
-    started = started.queryName(query_name) if query_name is not None else started
-    with _tell_tasks(spark, spark_address(checkpoint), recorder):
-        return _start(started.trigger(**trigger) if trigger is not None else started)
+
+    def start(how: Mapping[str, Any] | None, recorder: MicroBatchRecorder | None) -> StreamingQuery:
+        commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
+        writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
+        # Connect sends functions only, and this one to its server, where it then stays.
+        started = writer.foreachBatch(lambda frame, number: commit(frame, number))
+        started = started.queryName(query_name) if query_name is not None else started
+        with _tell_tasks(spark, spark_address(checkpoint), recorder):
+            return _start(started.trigger(**how) if how is not None else started)
+
+    replay(checkpoint, lambda: _run_one(start({"once": True}, None)))
+    recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
+    return start(trigger, recorder)
+
+
+def _run_one(query: StreamingQuery) -> None:
+    """Wait for a micro-batch that is run again."""
+    try:
+        query.awaitTermination()
+    except PySparkException as why:
+        raise RecensionError(f"a micro-batch that is run again: {reason_of(why)}") from None
 
 
 @contextmanager
