@@ -129,7 +129,7 @@ def examine(spark: SparkSession, place: Path, tell: Callable[[str], None] = lamb
 def _last_good(
     spark: SparkSession, place: Path, done: int, kept: set[int], tell: Callable[[str], None]
 ) -> int:
-    """The last micro-batch before ``done`` whose state is good, as far back as they are known; -1 for none."""
+    """The last micro-batch before ``done`` whose state is good, as far back as is known; -1 for none."""
     number = done - 1
     while number >= 0 and number in kept:
         tell(f"state after micro-batch {number}")

@@ -16,8 +16,8 @@ from tests.runners.spark.sinks.test_rollback import state_of
 from tests.runners.spark.stream.driver import query
 
 import recension as rc
+from recension.cli import main
 from recension.core.batch import concat
-from recension.core.errors import RecensionError
 from recension.runners.spark import repair
 from recension.runners.spark.sinks.replay import DONE, FOLDER, PLAN
 from recension.runners.spark.stream import processor
@@ -67,7 +67,9 @@ def _mix_attempts(checkpoint: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("damage", "good"), [(_lose_changes, 2), (_mix_attempts, 1)])
+@pytest.mark.parametrize(
+    ("damage", "good"), [pytest.param(_lose_changes, 2, marks=pytest.mark.soak), (_mix_attempts, 1)]
+)
 def test_a_checkpoint_is_set_back_and_goes_on(
     spark: Any, tmp_path: Path, damage: Callable[[Path], None], good: int
 ) -> None:
@@ -92,7 +94,7 @@ def test_a_checkpoint_is_set_back_and_goes_on(
     assert not (checkpoint / FOLDER / PLAN).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_nothing_good_is_left_but_all_of_the_input(spark: Any, tmp_path: Path) -> None:
     """It is computed anew from the first micro-batch; killed while it is set back, it is finished."""
     checkpoint = _filled(spark, tmp_path)
@@ -125,21 +127,31 @@ def _run_on(spark: Any, folder: Path) -> str:
     return _run(spark, folder)
 
 
-def test_what_cannot_be_repaired_says_why(spark: Any, tmp_path: Path) -> None:
-    put(tmp_path / "in", BATCHES[:3])
+@pytest.mark.slow
+def test_what_cannot_be_repaired_says_why(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "in", BATCHES[:2])
     assert _run(spark, tmp_path) == ""
     checkpoint = tmp_path / "ck"
     shutil.rmtree(checkpoint / "state" / "1" / "1")
     (tmp_path / "in" / "0001.parquet").rename(tmp_path / "gone.parquet")
-    found = repair.examine(spark, checkpoint)
-    assert found.obstacle == (
-        f"micro-batch 1 took {tmp_path}/in/0001.parquet, which is not there: put it back, and try again"
-    )
-    with pytest.raises(RecensionError, match="which is not there"):
-        repair.repair(found)
-    (checkpoint / "offsets" / "0").unlink()
-    assert "offsets/0); start with a new checkpoint" in repair.examine(spark, checkpoint).obstacle
+    capsys.readouterr()
+    assert main(["repair", str(checkpoint)]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[1:] == [
+        "the state after micro-batch 1 is damaged: level 2 has the state of 1 shards, not of 2",
+        "no state that is still there is good",
+        f"it cannot be repaired: micro-batch 1 took {tmp_path}/in/0001.parquet, which is not there: put it "
+        "back, and try again",
+    ]
+    files = sorted(checkpoint.rglob("*"))
+    assert main(["repair", str(checkpoint), "--apply"]) == 2
+    assert "0001.parquet, which is not there" in capsys.readouterr().err
+    assert sorted(checkpoint.rglob("*")) == files
     (checkpoint / "recension.tables.json").write_text(json.dumps({}))
-    assert "not known any more" in repair.examine(spark, checkpoint).obstacle
-    with pytest.raises(RecensionError, match="not a checkpoint of a query that has begun"):
-        repair.checkpoint_in(tmp_path)
+    assert "does not write to tables of rc.spark.write" in repair.examine(spark, checkpoint).obstacle
+    (checkpoint / "offsets" / "0").unlink()
+    assert "(offsets/0); start with a new checkpoint" in repair.examine(spark, checkpoint).obstacle
+    assert main(["repair", str(tmp_path)]) == 2
+    assert "not a checkpoint of a query that has begun" in capsys.readouterr().err
