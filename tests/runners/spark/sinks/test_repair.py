@@ -59,11 +59,12 @@ def _lose_changes(checkpoint: Path) -> None:
 
 
 def _mix_attempts(checkpoint: Path) -> None:
-    """The changes of another micro-batch under a number: Spark can read them, and parts are missing."""
+    """The changes of another micro-batch under two numbers: Spark can read them, and parts are missing."""
     shard = checkpoint / "state" / "0" / "0"
-    for file in (".3.changelog.crc", "3.changelog.crc"):
-        (shard / file).unlink(missing_ok=True)
-    shutil.copy(shard / "5.changelog", shard / "3.changelog")
+    for number in (3, 4):
+        for name in (f".{number}.changelog.crc", f"{number}.changelog.crc"):
+            (shard / name).unlink(missing_ok=True)
+        shutil.copy(shard / "5.changelog", shard / f"{number}.changelog")
 
 
 @pytest.mark.slow
@@ -76,7 +77,8 @@ def test_a_checkpoint_is_set_back_and_goes_on(
     checkpoint = _filled(spark, tmp_path)
     assert repair.examine(spark, checkpoint).is_sound
     damage(checkpoint)
-    before, files = state_of(tmp_path), sorted(checkpoint.rglob("*"))
+    before = state_of(tmp_path)
+    files = sorted(checkpoint.rglob("*"))
     found = repair.examine(spark, repair.checkpoint_in(checkpoint))
     assert (found.good, found.done, found.begun, found.obstacle) == (good, 4, 4, "")
     said = list(found.describe())
