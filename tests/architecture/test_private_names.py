@@ -50,8 +50,11 @@ def test_no_private_name_of_another_package_is_imported() -> None:
 
 
 # PySpark has no other way to the file systems, the running queries and the frames of the JVM (Delta's own
-# transactions take these); a namedtuple to its fields.
-PRIVATE_ATTRIBUTES = {"_jvm", "_jsc", "_jsparkSession", "_jdf", "_asdict", "_field_defaults"}
+# transactions take these), and to the connection of a task to its state; a namedtuple to its fields.
+PRIVATE_ATTRIBUTES = {
+    *("_jvm", "_jsc", "_jsparkSession", "_jdf", "_client_socket"),
+    *("_asdict", "_field_defaults"),
+}
 # Public, whatever they look like: the errors of the Kafka client that its broker does not know.
 KAFKA_ERRORS = {
     "_ALL_BROKERS_DOWN",

@@ -13,7 +13,10 @@ import typer.main
 from recension.cli import load_commands, main
 from recension.cli.root import _COMMANDS
 
-COMMANDS = ["run", "explain", "history", "check", "diff", "generate", "modules", "demo", "calibrate", "bench"]
+COMMANDS = [
+    *("run", "explain", "history", "check", "diff", "generate", "modules", "demo", "calibrate", "bench"),
+    "repair",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

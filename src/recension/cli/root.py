@@ -64,6 +64,10 @@ _COMMANDS: Final = {
         "modules",
         "The modules that installed packages offer, with signatures and documentation.",
     ),
+    "repair": (
+        "repair",
+        "What is still good of a stuck or damaged checkpoint, and how to go on without losing answers.",
+    ),
     "run": ("run", "Run a query over stream files. The query file is Python and is executed."),
     "why": (
         "why",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
+from tests.runners.spark.stream.rehearsal import Memory
 
 from recension.core.difference import difference
 from recension.core.errors import RecensionError
@@ -18,6 +19,8 @@ from recension.runners.spark import job
 from recension.runners.spark.failures import BUSY, reason_of
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable
+from recension.runners.spark.stream import task
+from recension.runners.spark.stream.codec import require
 
 QUERY_HEAD = (
     "[STREAM_FAILED] Query [id = 9a51d5ae, runId = b5c32e7d] terminated with exception: {} SQLSTATE: XXKST\n"
@@ -171,6 +174,21 @@ def test_a_damaged_checkpoint(told: str, gist: str) -> None:
         f"the checkpoint is damaged: {gist}; `recension repair CHECKPOINT` says what is still good; or "
         "restore the checkpoint and its tables from the same backup, or start with new ones"
     )
+
+
+def test_state_without_one_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was an AssertionError, which named neither the checkpoint nor what to do."""
+    with pytest.raises(RecensionError) as told:
+        require(Memory(), "ab.0")
+    assert str(told.value) == (
+        "the checkpoint is damaged: the state of task 0 lacks its part ab.0; `recension repair CHECKPOINT` "
+        "says what is still good, and how to go on"
+    )
+    settings = {task.CHECKPOINT: "/ck"}
+    monkeypatch.setattr(task, "task_setting", settings.get)
+    words = r"^the checkpoint /ck is damaged: .*; `recension repair /ck` says"
+    with pytest.raises(RecensionError, match=words):
+        require(Memory(), "ab.0")
 
 
 def test_whatever_else_stops_a_query() -> None:

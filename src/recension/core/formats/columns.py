@@ -144,6 +144,33 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
+def neutral_type(kind: pa.DataType) -> pa.DataType:
+    """A type without what changes none of its values: the zone of instants, how long a text may be."""
+    t = pa.types
+    if t.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if t.is_large_string(kind):
+        return pa.string()
+    if t.is_large_binary(kind):
+        return pa.binary()
+    if t.is_list(kind) or t.is_large_list(kind):
+        return pa.list_(_neutral_field(kind.value_field))
+    if t.is_struct(kind):
+        return pa.struct([_neutral_field(field) for field in kind])
+    if t.is_map(kind):
+        return pa.map_(_neutral_field(kind.key_field), _neutral_field(kind.item_field), kind.keys_sorted)
+    return plain_type(kind)
+
+
+def _neutral_field(field: pa.Field) -> pa.Field:
+    return field.with_type(neutral_type(field.type))
+
+
+def neutral_schema(schema: pa.Schema) -> pa.Schema:
+    """The same for all columns."""
+    return pa.schema([_neutral_field(field) for field in schema], schema.metadata)
+
+
 def unify_types(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type that holds values of both; ``ArrowTypeError`` if there is none."""
     if left == right:

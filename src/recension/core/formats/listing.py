@@ -40,6 +40,8 @@ from recension.core.formats.versions import NEWEST, Version
 from recension.core.placement import name_of
 
 SPARK_LOG: Final = "_spark_metadata"
+# What is wrong with an empty directory; a stream may go on with one, whose files were taken and archived.
+NO_FILES: Final = "a directory without data files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ def _files_of(path: Path) -> list[Path]:
     for file in listed:
         require_regular(file)
     if not listed:
-        raise FormatError("a directory without data files", file=str(path))
+        raise FormatError(NO_FILES, file=str(path))
     with format_errors(str(path)):
         return [f for f in listed if f.stat().st_size or not format_of(f).is_text]
 

@@ -29,6 +29,7 @@ from recension.core.formats.columns import (
     Layout,
     describe_missing,
     describe_missing_column,
+    neutral_type,
     unify_types,
 )
 from recension.core.formats.decode import Decoder
@@ -111,6 +112,9 @@ def _agreed_type(name: str, files: Sequence[StreamFile]) -> pa.DataType:
     for file in having[1:]:
         other = file.layout.payload.field(name).type
         if other == kind:
+            continue
+        if neutral_type(other) == neutral_type(kind):
+            kind = neutral_type(kind)
             continue
         if file.rows.is_typed and first.rows.is_typed:
             raise FormatError(f"column {name} is {other} here and {kind} in {first.name}", file=file.name)

@@ -75,6 +75,13 @@ def _innermost_cause(message: str) -> str:
     return _SQLSTATE.sub("", causes[-1] if causes else _QUERY.sub("", first)).strip()
 
 
+def is_damage(message: str) -> bool:
+    """Are files of a checkpoint missing or changed? Not if the system or a server refused something."""
+    if is_full(message) or any(reason in message for reason in _SYSTEM):
+        return False
+    return bool(_DAMAGED.search(message)) and not _ELSEWHERE.search(_innermost_cause(message))
+
+
 def is_worker_missing(message: str) -> bool:
     """Did Spark give up waiting for a Python process? Nothing is wrong then but the time it took."""
     return bool(_NO_WORKER.search(message))

@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_refused_by_its_address(spark: Any, tmp_path: Pat
         start("none")
     (tmp_path / "in").mkdir()
     with pytest.raises(rc.RecensionError, match=r"^lake://server\d+/data/in: a directory without data files"):
-        start("in")
+        rc.spark.write(start("in"), history=tmp_path / "table", checkpoint=tmp_path / "ck")
     (tmp_path / "in" / "0.jsonl").write_text("{")
     with pytest.raises(rc.RecensionError, match=r"^lake://server\d+/data/in/0.jsonl: "):
         start("in")

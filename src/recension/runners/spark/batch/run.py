@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError
+from recension.core.formats.columns import CONTROL
 from recension.core.history import History
 from recension.core.ticks import FOREVER
 from recension.core.time_kind import TimesInMessages
 from recension.plan.node import Node
+from recension.plan.nodes import Source
 from recension.plan.source import require_one_kind, sources_of
 from recension.runners.intake import require_inputs
 from recension.runners.spark.batch.frame import VE, VS, Frame
@@ -24,6 +27,7 @@ from recension.runners.spark.batch.lower import lower
 from recension.runners.spark.batch.times import tick, to_times, type_of_kind
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import check, delay_interrupts, quiet_session
+from recension.runners.spark.stream.inputs import source_names
 
 
 def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -> DataFrame:
@@ -34,10 +38,20 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
     tables = {
         name: NamedFrame.of(inputs[name], name, source.time_columns) for name, source in sources.items()
     }
+    tables = {name: _with_source_names(table, sources[name]) for name, table in tables.items()}
     kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
     with TimesInMessages(kind):
         found = lower(query, lambda source: source_frame(source, tables[source.name]))
     return to_user_columns(found, type_of_kind(kind))
+
+
+def _with_source_names(table: NamedFrame, source: Source) -> NamedFrame:
+    """The columns called as the source calls them: as Spark does, it may overlook case."""
+    times = source.time_columns
+    wanted = [*CONTROL, times.vs, times.ve, *source.columns.names]
+    named = source_names(table.given, wanted)
+    other = {there: name for there, name in named.items() if there != name}
+    return replace(table, given=table.given.withColumnsRenamed(other)) if other else table
 
 
 def history(given: DataFrame) -> DataFrame:

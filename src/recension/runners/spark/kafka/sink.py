@@ -31,6 +31,7 @@ from recension.core.formats.json_schema import has_json_form
 from recension.core.formats.messages import encode_rows, spread
 from recension.core.rowhash import row_hash
 from recension.runners.spark.kafka.topics import SERVERS, Topics
+from recension.runners.spark.sinks.beginning import with_known_times
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
     claim,
@@ -103,11 +104,14 @@ def write_kafka(
     (``rc.source(..., run="_run", sequence=["_batch", "_seq"])``). The run is that of the checkpoint.
     """
     check_streaming(sdf)
-    spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
+    spark = sdf.sparkSession
+    files = files_of(spark, checkpoint)
+    sdf = with_known_times(sdf, files)
+    owner = sdf.schema[BATCH].metadata.get(OWNER)
     given = {**(options or {}), **_PRODUCER, SERVERS: servers}
     keys = (key,) if isinstance(key, str) else tuple(key)
     encoder = _checked_encoder(arrow_schema(sdf.schema), keys, partition)
-    files, topics = files_of(spark, checkpoint), Topics(spark, servers, given)
+    topics = Topics(spark, servers, given)
     if owner:
         require_owner(files, owner)
     width = _claim_topic(files, topics, topic)

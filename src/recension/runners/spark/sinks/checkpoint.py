@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.files import digest_of, format_errors
+from recension.core.time_kind import AWARE, NAIVE, TICKS, TimeKind
 from recension.runners.spark.failures import reason_of
 from recension.runners.spark.session import is_connect
 from recension.runners.spark.sinks.files import (
@@ -36,7 +37,7 @@ from recension.runners.spark.sinks.files import (
     local_path,
     publish_text,
 )
-from recension.runners.spark.stream.topology import require_same
+from recension.runners.spark.stream.topology import TIMES, require_same
 
 NAME: Final = "recension.json"
 TABLES: Final = "recension.tables.json"
@@ -201,6 +202,15 @@ def shards_of(files: CheckpointFiles) -> int | None:
         return None
     with _damage_errors():
         return int(json.loads(made_by)["shards"])
+
+
+def times_of(files: CheckpointFiles) -> TimeKind:
+    """The kind of times with which a query has finished a micro-batch; None if that was not noted."""
+    if (made_by := _owner_of(files)) is None:
+        return None
+    with _damage_errors():
+        noted = json.loads(made_by).get(TIMES)
+    return next((kind for kind in (TICKS, NAIVE, AWARE) if str(kind) == noted), None)
 
 
 def _owner_of(files: CheckpointFiles) -> str | None:

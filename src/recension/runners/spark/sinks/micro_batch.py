@@ -26,7 +26,8 @@ from recension.core.formats.columns import (
     Layout,
     TimeColumns,
     layout_of,
-    plain_type,
+    neutral_schema,
+    neutral_type,
 )
 from recension.core.formats.decode import Decoder
 from recension.core.formats.stream_files import row_numbers
@@ -96,16 +97,30 @@ def micro_batch(
 
 
 def rows_in_order(table: pa.Table, number: int) -> pa.RecordBatch:
-    """Rows of a micro-batch as one batch, by ``_batch`` and ``_seq``: the same whichever task came first."""
+    """Rows of a micro-batch as one batch, by ``_batch`` and ``_seq``: the same whichever task came first.
+
+    Its types follow from the query alone: what Spark hands over is in the zone of the session, and text is of
+    the large kind if the session says so.
+    """
+    wanted = neutral_schema(table.schema)
+    if table.schema != wanted:
+        try:
+            table = table.cast(wanted)
+        except pa.ArrowInvalid:
+            raise _too_large_error(number) from None
     parts = table.combine_chunks().to_batches()
     rows = parts[0] if parts else pa.RecordBatch.from_pylist([], schema=table.schema)
     if len(parts) > 1:
-        raise StreamError(f"micro-batch {number}: a column of more than 2 GB; make the micro-batches smaller")
+        raise _too_large_error(number)
     batch, seq = row_numbers(rows, f"micro-batch {number}", 1)
     order = np.lexsort((seq, batch))
     if not bool((order == np.arange(len(order))).all()):
         rows = rows.take(pa.array(order))
     return rows
+
+
+def _too_large_error(number: int) -> StreamError:
+    return StreamError(f"micro-batch {number}: a column of more than 2 GB; make the micro-batches smaller")
 
 
 def check_columns(schema: pa.Schema) -> None:
@@ -121,7 +136,7 @@ def check_columns(schema: pa.Schema) -> None:
 def require_same_columns(stored: pa.Schema, given: pa.Schema) -> None:
     """A table keeps its columns."""
     for old, new in zip(stored, given, strict=False):
-        if old.name != new.name or not _is_same(old.type, new.type):
+        if old.name != new.name or neutral_type(old.type) != neutral_type(new.type):
             raise SchemaError(
                 f"the table has a column {old.name} {old.type} where now {new.name} {new.type} comes"
             )
@@ -129,13 +144,6 @@ def require_same_columns(stored: pa.Schema, given: pa.Schema) -> None:
         raise SchemaError(
             f"the table has the columns {', '.join(stored.names)}, not {', '.join(given.names)}"
         )
-
-
-def _is_same(old: pa.DataType, new: pa.DataType) -> bool:
-    """Equal but for the time zone in which instants are shown, which follows the session."""
-    if pa.types.is_timestamp(old) and pa.types.is_timestamp(new):
-        return bool(old.unit == new.unit and (old.tz is None) == (new.tz is None))
-    return bool(plain_type(old) == plain_type(new))
 
 
 def remember(recent: Recent, batch: MicroBatch) -> Recent:

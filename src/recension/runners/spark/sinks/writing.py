@@ -21,12 +21,13 @@ from recension.core.ticks import BEGINNING, FOREVER, DurationLike, duration
 from recension.runners.recorder import EdgeChoice
 from recension.runners.recording_files import LIMIT
 from recension.runners.spark.batch.times import to_ticks
-from recension.runners.spark.failures import is_worker_missing
+from recension.runners.spark.failures import is_worker_missing, reason_of
 from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.lake.session import WritingSession, moved
 from recension.runners.spark.lake.shape import SCD2, Shape
 from recension.runners.spark.lake.sinks import LakeChangelog, LakeHistory, LakeSink
 from recension.runners.spark.session import check, default_parallelism, is_connect
+from recension.runners.spark.sinks.beginning import with_known_times
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
@@ -45,6 +46,7 @@ from recension.runners.spark.sinks.files import AnyPath, is_local, local_path, s
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.sinks.micro_batch import MicroBatch, check_columns, micro_batch
 from recension.runners.spark.sinks.recording import MicroBatchRecorder, open_recorder
+from recension.runners.spark.sinks.replay import replay
 from recension.runners.spark.sinks.revision import TICKS_A_SECOND
 from recension.runners.spark.sinks.tasks import TaskWriter, write_from_tasks
 from recension.runners.spark.stream.taps import SETTING
@@ -111,14 +113,16 @@ def write(
     `rc.record` takes them. The oldest go when there are more than ``record_limit`` bytes.
     """
     check_streaming(sdf)
-    spark, owner = sdf.sparkSession, sdf.schema[BATCH].metadata.get(OWNER)
+    spark = sdf.sparkSession
+    files = files_of(spark, checkpoint)
+    sdf = with_known_times(sdf, files)
+    owner = sdf.schema[BATCH].metadata.get(OWNER)
     if record is not None and is_connect(spark):
         raise RecensionError(
             "record needs a classic session, made by rc.spark.session(): on Spark Connect tasks do not know "
             "their micro-batch; or record the local engine over the same inputs (rc.record)"
         )
     sinks = _sinks(sdf, changelog, history, checkpoint, keep, scd2)
-    files = files_of(spark, checkpoint)
     if owner:
         require_owner(files, owner)
     _check_owner(sinks, sdf, files)
@@ -126,15 +130,28 @@ def write(
         claim(files, owner)
         note_tables(files, {"changelog": changelog, "history": history, "record": record})
     clear_unfinished_plan(files)
-    recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
     classic = None if is_connect(spark) else spark
-    commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
-    writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
-    # Connect sends functions only, and this one to its server, where it then stays.
-    started = writer.foreachBatch(lambda frame, number: commit(frame, number))
-    started = started.queryName(query_name) if query_name is not None else started
-    with _tell_tasks(spark, spark_address(checkpoint), recorder):
-        return _start(started.trigger(**trigger) if trigger is not None else started)
+
+    def start(how: Mapping[str, Any] | None, recorder: MicroBatchRecorder | None) -> StreamingQuery:
+        commit = Commit(MicroBatchWriter(sinks, _buckets(spark)), checkpoint, classic, recorder)
+        writer = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint))
+        # Connect sends functions only, and this one to its server, where it then stays.
+        started = writer.foreachBatch(lambda frame, number: commit(frame, number))
+        started = started.queryName(query_name) if query_name is not None else started
+        with _tell_tasks(spark, spark_address(checkpoint), recorder):
+            return _start(started.trigger(**how) if how is not None else started)
+
+    replay(checkpoint, lambda: _run_one(start({"once": True}, None)))
+    recorder = None if record is None else open_recorder(record, owner, record_edges, record_limit, files)
+    return start(trigger, recorder)
+
+
+def _run_one(query: StreamingQuery) -> None:
+    """Wait for a micro-batch that is run again."""
+    try:
+        query.awaitTermination()
+    except PySparkException as why:
+        raise RecensionError(f"a micro-batch that is run again: {reason_of(why)}") from None
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from recension.core.errors import RecensionError, SchemaError, suggest_name
+from recension.core.errors import FormatError, RecensionError, SchemaError, suggest_name
 from recension.core.formats import open_stream
 from recension.core.formats.columns import (
     BATCH,
@@ -40,9 +40,10 @@ from recension.core.formats.columns import (
     SEQ,
     TimeColumns,
     describe_missing,
+    describe_missing_column,
     layout_of,
 )
-from recension.core.formats.listing import StoredFile, is_data_file
+from recension.core.formats.listing import NO_FILES, StoredFile, is_data_file
 from recension.core.formats.manifest import is_table
 from recension.core.formats.reader import StreamReader, open_file
 from recension.core.formats.stream_files import StreamFile, agreed_payload
@@ -78,6 +79,8 @@ _BYTES = str(256 << 20)
 _EVER = "36500d"
 # How the output of a pipeline was made: Spark cannot rename what is observed of a DataFrame.
 _builders: Final[WeakKeyDictionary[DataFrame, Callable[[Mapping[str, int]], DataFrame]]] = WeakKeyDictionary()
+# The same for times of another kind, where no file shows it yet.
+_kinds: Final[WeakKeyDictionary[DataFrame, Callable[[TimeKind], DataFrame]]] = WeakKeyDictionary()
 _BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 
 
@@ -91,6 +94,8 @@ class InputFrame:
     packer: Callable[[Topology, str, int, list[int]], SourcePacker] = SourcePacker
     is_quickly_read: bool = False
     """Files of columns, which every shard may as well read for itself?"""
+    empty: str = ""
+    """The folder or address, if there is no file: its query may have taken all, and more will come."""
     observed: Mapping[str, int] = field(default_factory=dict)
     """The pipelines that it comes out of in the same query, by the names of their metrics."""
     rename: Callable[[Mapping[str, int]], InputFrame] | None = None
@@ -113,7 +118,7 @@ def read_folder(
         return _read_remote_folder(spark, source, fspath(given), files, delay, closing)
     folder = local_path(given)
     require_seen_by_spark(folder)
-    reader = _open_stream(source, folder)
+    reader = _open_if_filled(source, folder)
     # Directories in it are partitions: also one that is not there yet.
     has_folders = bool(source.partition) and not folder.is_file()
     options = {"recursiveFileLookup": "true"} if has_folders else {}
@@ -122,7 +127,19 @@ def read_folder(
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(watch_files(spark, closing, None))
     inlet = Inlet(delay, folder=folder if has_folders else None)
+    if reader is None:
+        return InputFrame(frame, inlet, None, FilePacker, empty=str(folder))
     return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
+
+
+def _open_if_filled(source: Source, folder: Path) -> StreamReader | None:
+    """The files of a source, its columns checked; None if there are none, or none in one of its folders."""
+    try:
+        return _open_stream(source, folder)
+    except FormatError as why:
+        if why.reason != NO_FILES:
+            raise
+        return None
 
 
 def _open_stream(source: Source, folder: Path) -> StreamReader:
@@ -146,7 +163,8 @@ def _read_remote_folder(
     closing: Path | None,
 ) -> InputFrame:
     """The same on a file system that only Spark sees: it brings the bytes of the files to the tasks."""
-    there, partition = list_files(spark, address), source.partition
+    given, partition = address, source.partition
+    there = list_files(spark, address)
     require_stream_files(address, there, has_partitions=bool(partition))
     kind = _first_kind(spark, source, there)
     is_file = [path_of(file) for file in there] == [path_of(address)]
@@ -159,7 +177,7 @@ def _read_remote_folder(
         closing.mkdir(parents=True, exist_ok=True)
         frame = frame.union(_watch(spark, spark_pattern(closing), None).select("path", "content"))
     inlet = Inlet(delay, folder=path_of(address) if partition and not is_file else None)
-    return InputFrame(frame, inlet, kind, BytesPacker)
+    return InputFrame(frame, inlet, kind, BytesPacker, empty="" if there else given)
 
 
 def _first_kind(spark: SparkSession, source: Source, files: Sequence[str]) -> TimeKind:
@@ -221,20 +239,25 @@ def read_frame(
             f"{source.name}: the DataFrame is not a stream (spark.readStream makes one); "
             "for finite data use rc.spark.batch"
         )
-    names = frame.columns
-    is_stream = KIND in names
-    times = TimeColumns() if is_stream else source.time_columns
-    kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
-    wanted = {name.lower() for name in kept}
-    refuse_ambiguous(frame.sparkSession, [n for n in names if n.lower() in wanted], source.name)
-    schema = arrow_schema(frame.select(*(column_named(name) for name in kept)).schema)
+    times = TimeColumns() if KIND in frame.columns else source.time_columns
+    named = source_names(frame, [*CONTROL, times.vs, times.ve, *source.columns.names])
+    names, is_stream = [named.get(name, name) for name in frame.columns], KIND in frame.columns
+    wanted = {name.lower() for name in named}
+    refuse_ambiguous(frame.sparkSession, [n for n in frame.columns if n.lower() in wanted], source.name)
+    if missing := [name for name in source.columns.names if name not in names]:
+        raise SchemaError(f"{source.name}: {describe_missing_column(missing[0], frame.columns)}")
+    schema = arrow_schema(frame.select(*(column_named(n).alias(own) for n, own in named.items())).schema)
     layout = layout_of(schema, times, source.name)
     require_payload(source, layout.payload)
     places = _place_columns(source, frame, order_by)
     if not source.order:
         places += _order_columns(source, frame, order_by, is_stream, by_arrival)
-    picked = [column_named(name).alias(plain_name(name)) for name in kept if name not in (RUN, BATCH, SEQ)]
-    delay = _delay(frame, times.vs)
+    picked = [
+        column_named(there).alias(plain_name(name))
+        for there, name in named.items()
+        if name not in (RUN, BATCH, SEQ)
+    ]
+    delay = _delay(frame, next((there for there, name in named.items() if name == times.vs), times.vs))
     observed = (frame.schema[BATCH].metadata or {}).get(OBSERVED, {}) if BATCH in names else {}
     again = _builders.get(frame)
 
@@ -246,10 +269,35 @@ def read_frame(
     return ready if again is None else replace(ready, rename=rename)
 
 
+def source_names(frame: DataFrame, wanted: Sequence[str]) -> dict[str, str]:
+    """The columns that are wanted, by their names in a DataFrame: as Spark does, it may overlook case."""
+    named = {name: name for name in frame.columns if name in wanted}
+    if frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return named
+    missing = {name.lower(): name for name in wanted if name not in named}
+    return {
+        there: named.get(there) or missing[there.lower()]
+        for there in frame.columns
+        if there in named or there.lower() in missing
+    }
+
+
 def remember_builder(frame: DataFrame, build: Callable[[Mapping[str, int]], DataFrame]) -> DataFrame:
     """A pipeline's output, which can be built again with other names for its metrics than these."""
     _builders[frame] = build
     return frame
+
+
+def remember_kinds(frame: DataFrame, build: Callable[[TimeKind], DataFrame]) -> DataFrame:
+    """A pipeline's output, which can be built again for times of another kind."""
+    _kinds[frame] = build
+    return frame
+
+
+def with_times(frame: DataFrame, kind: TimeKind) -> DataFrame | None:
+    """The output of a pipeline for times of this kind; None if it is not what a pipeline gave, as it is."""
+    build = _kinds.get(frame)
+    return None if build is None else build(kind)
 
 
 def with_own_names(

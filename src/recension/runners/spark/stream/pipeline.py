@@ -23,7 +23,7 @@ from recension.core.errors import RecensionError, SchemaError
 from recension.core.formats.columns import BATCH, KIND, TimeColumns, layout_of
 from recension.core.memory_pool import require_limit
 from recension.core.ticks import BEGINNING, FOREVER, DurationLike, duration
-from recension.core.time_kind import AWARE, TICKS
+from recension.core.time_kind import AWARE, TICKS, TimeKind
 from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
@@ -43,6 +43,7 @@ from recension.runners.spark.stream.inputs import (
     read_root,
     refuse_ambiguous,
     remember_builder,
+    remember_kinds,
     watch_files,
     with_own_names,
 )
@@ -53,6 +54,7 @@ from recension.runners.spark.stream.processor import AnsweringProcessor, Fragmen
 from recension.runners.spark.stream.routing import partition_keys
 from recension.runners.spark.stream.tables import TableContent, read_table, watch_versions
 from recension.runners.spark.stream.topology import (
+    EMPTY,
     OBSERVED,
     OWNER,
     Inlet,
@@ -201,12 +203,13 @@ def build_pipeline(
     tables: Mapping[str, TableContent] | None = None,
     called: str | None = None,
     avoided: Mapping[str, int] | None = None,
+    assumed: TimeKind = TICKS,
 ) -> DataFrame:
     """The output of a query over inputs that are ready to be packed, and tables, which were read.
 
     ``feedback_files`` has the files in which its readers say what they no longer need. A merge says so of its
     inputs in ``feedback_folder``. ``called`` is a name for its metrics, ``avoided`` are those of other
-    pipelines in the query that it will be a part of.
+    pipelines in the query that it will be a part of. ``assumed`` is the kind of times if no file shows it.
     """
     again = partial(
         build_pipeline,
@@ -223,13 +226,14 @@ def build_pipeline(
     )
     refuse_ambiguous(spark, query.schema.names, "the query's output")
     inputs = with_own_names(inputs, avoided)
-    observing = _Observing(*metrics_names(called, [given.observed for given in inputs.values()], avoided))
+    names = metrics_names(called, [given.observed for given in inputs.values()], avoided)
     shards = shards or default_parallelism(spark)
     found = require_one_kind(query, {name: given.kind for name, given in inputs.items()})
     # If no file is there yet the output has ticks, and the files that come must have them too.
-    kind = TICKS if found is None else found
+    kind = assumed if found is None else found
     inlets = {name: replace(given.inlet, kind=kind) for name, given in inputs.items()}
     inlets |= {name: Inlet(kind=kind, table=content) for name, content in (tables or {}).items()}
+    observing = _Observing(*names, tuple(given.empty for given in inputs.values() if given.empty))
     plan = topology([query], shards, inlets, skew, memory)
     _require_stream_first(plan)
     require_refreshable(plan)
@@ -250,7 +254,9 @@ def build_pipeline(
         output = _unpack(through_levels(plan, arriving), plan, unpacker, observing)
     else:
         output = _rows_of_last_level(_packets_at(plan, arriving, plan.levels), plan, unpacker, observing)
-    return remember_builder(output, lambda names: again(avoided=names))
+    if found is None and observing.empty:
+        remember_kinds(output, lambda kind: again(avoided=avoided, assumed=kind))
+    return remember_builder(output, lambda names: again(avoided=names, assumed=kind))
 
 
 def _require_stream_first(plan: Topology) -> None:
@@ -309,6 +315,8 @@ def _packets_at(plan: Topology, arriving: SourcePackets, level: int) -> DataFram
     """What comes to a level: from the one before, and from the sources that it reads."""
     before = [_run_level(plan, _packets_at(plan, arriving, level - 1), level - 1)] if level > 1 else []
     packets = reduce(DataFrame.union, [*before, *arriving(level)])
+    # Spark keeps with the state whether its key may be null, and that would depend on how rows come here.
+    packets = packets.withColumn("shard", F.coalesce("shard", F.lit(partition_keys(plan.shards)[0])))
     if not plan.goes_by_time:
         return packets
     # In a stream this is the timestamp of the micro-batch in the log of offsets: a replay has the same.
@@ -322,10 +330,11 @@ def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
 
 
 class _Observing(NamedTuple):
-    """What the metrics of a pipeline are called, and all such names in the query."""
+    """What the metrics of a pipeline are called, all such names in the query, and inputs without a file."""
 
     name: str
     taken: Mapping[str, int]
+    empty: tuple[str, ...] = ()
 
 
 def _rows_of_last_level(
@@ -369,5 +378,6 @@ def _columns(plan: Topology, schema: pa.Schema, observing: _Observing) -> Struct
     """The columns as Spark has them; the metadata of one names the owner, and what is observed."""
     # Named, for its default has changed between the versions of Spark: a time without zone stays one.
     columns = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    columns[BATCH].metadata = {OWNER: plan.owner, OBSERVED: dict(observing.taken)}
+    known = {OWNER: plan.owner, OBSERVED: dict(observing.taken), EMPTY: list(observing.empty)}
+    columns[BATCH].metadata = known
     return columns

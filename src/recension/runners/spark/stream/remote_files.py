@@ -57,11 +57,12 @@ def _on_disk(folder: Path, address: str, content: pa.Buffer) -> Iterator[Path]:
 
 
 def list_files(spark: SparkSession, address: str) -> list[str]:
-    """The addresses of the files in a folder and below, in the order of their names; or the one file."""
+    """The addresses of the files in a folder and below, in the order of their names; or the one file.
+
+    None of a folder that is empty: its files may have been taken and archived.
+    """
     with _spark_errors(address):
         found = _binary_files(spark, address).select("path").collect()
-    if not found:
-        raise FormatError("a directory without data files", file=address)
     return sorted(row.path for row in found)
 
 

@@ -34,11 +34,11 @@ from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from recension.core.batch import EventBatch, concat, empty, inserts, null_payload
-from recension.core.errors import RecensionError
+from recension.core.errors import FormatError, RecensionError
 from recension.core.formats import open_stream
 from recension.core.formats.columns import Layout, layout_of
 from recension.core.formats.decode import Decoder
-from recension.core.formats.listing import is_data_file
+from recension.core.formats.listing import NO_FILES, is_data_file
 from recension.core.frames import table_of
 from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER
@@ -52,6 +52,7 @@ from recension.runners.spark.stream.inputs import (
     refuse_ambiguous,
     require_payload,
     require_seen_by_spark,
+    source_names,
     watch_files,
 )
 from recension.runners.spark.stream.remote_files import fetch_files, list_files, require_stream_files
@@ -126,6 +127,8 @@ def _fetch_rows(table: Table, address: str) -> pa.RecordBatch:
     """The rows in the files at an address that Spark sees."""
     spark = SparkSession.active()
     files = list_files(spark, address)
+    if not files:
+        raise FormatError(NO_FILES, file=address)
     require_stream_files(address, files, has_partitions=False)
     with fetch_files(spark, files) as fetched:
         return read_rows(table, fetched)
@@ -186,8 +189,8 @@ def _collect(table: Table, frame: DataFrame) -> list[EventBatch]:
     wanted = {name.lower() for name in table.columns.names}
     refuse_ambiguous(frame.sparkSession, [n for n in frame.columns if n.lower() in wanted], table.name)
     # Times, which a table must not have, are noticed below.
-    kept = [n for n in frame.columns if n in table.columns.names or n.startswith("_")]
-    chosen = frame.select(*(column_named(name) for name in kept))
+    named = {n: n for n in frame.columns if n.startswith("_")} | source_names(frame, table.columns.names)
+    chosen = frame.select(*(column_named(there).alias(name) for there, name in named.items()))
     layout = layout_of(arrow_schema(chosen.schema), table.time_columns, table.name)
     return _decode(table, layout, chosen.toArrow())
 

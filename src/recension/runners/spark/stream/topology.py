@@ -37,8 +37,13 @@ if TYPE_CHECKING:
 FORMAT: Final = 3
 # The key of the owner in the metadata of the output's column _batch.
 OWNER: Final = "recension.owner"
+# In the owner, but not a part of the query: the watermarks of inputs, and the kind of times.
+WATERMARKS: Final = "watermarks"
+TIMES: Final = "times"
 # There too: the names that the metrics of this pipeline have in the query, and of those that it reads.
 OBSERVED: Final = "recension.observed"
+# There too: the inputs without a file, from which the kind of times could not be seen.
+EMPTY: Final = "recension.empty"
 CUT_OVER: Final = (
     "start it with a new checkpoint; to change a running query without a gap see 'cut-over' in the guide"
 )
@@ -147,7 +152,13 @@ class Topology:
         plan = [[node["label"], inputs, node["schema"], step] for node, (step, inputs) in described]
         tables = {name: inlet.table.digest for name, inlet in self.inlets.items() if inlet.table is not None}
         read = {"tables": dict(sorted(tables.items()))} if tables else {}
-        return json.dumps({"format": FORMAT, "shards": self.shards, "plan": plan, **read}, ensure_ascii=False)
+        kinds = {str(inlet.kind) for inlet in self.inlets.values() if inlet.kind is not None}
+        times = {TIMES: kinds.pop()} if len(kinds) == 1 else {}
+        delayed = {name: inlet.delay for name, inlet in self.inlets.items() if inlet.delay is not None}
+        of_inputs = {WATERMARKS: dict(sorted(delayed.items())), **times}
+        return json.dumps(
+            {"format": FORMAT, "shards": self.shards, "plan": plan, **read, **of_inputs}, ensure_ascii=False
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -165,7 +176,9 @@ class Topology:
 
 
 def fingerprint_of(owner: str) -> str:
-    """A short name for an owner."""
+    """A short name for an owner: for its query, whatever its inputs."""
+    described = {name: part for name, part in json.loads(owner).items() if name not in (WATERMARKS, TIMES)}
+    owner = json.dumps(described, ensure_ascii=False)
     return hashlib.blake2b(owner.encode(), digest_size=12).hexdigest()
 
 
@@ -271,6 +284,7 @@ def require_same(made_by: str, asked: str) -> None:
     # Labels are for people: a release may word them otherwise.
     if old["shards"] != new["shards"] or _without_labels(old) != _without_labels(new):
         raise RecensionError(_refusal(old, new))
+    _require_same_watermarks(old, new)
     # Before Spark runs nobody has read the tables.
     for name, digest in new.get("tables", {}).items():
         if old.get("tables", {}).get(name, digest) != digest:
@@ -278,6 +292,19 @@ def require_same(made_by: str, asked: str) -> None:
                 f"the table {name!r} has other rows than those that the checkpoint was made with: go on with "
                 f"the same, or {CUT_OVER}"
             )
+
+
+def _require_same_watermarks(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """A watermark makes CTIs, which stay: it cannot be added or taken away. Its delay may change."""
+    if WATERMARKS not in old:
+        return  # An earlier version did not note them.
+    had, has = old[WATERMARKS], new[WATERMARKS]
+    for name in sorted(had.keys() ^ has.keys()):
+        made, remedy = ("with", f"give it, {had[name]} ticks") if name in had else ("without", "leave it out")
+        raise RecensionError(
+            f"the checkpoint was made {made} a watermark for {name!r}, and no CTI is taken back: {remedy}, "
+            f"or {CUT_OVER}"
+        )
 
 
 def _without_labels(owner: dict[str, Any]) -> list[Any]:
