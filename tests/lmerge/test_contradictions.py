@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.lmerge.play import Play
 
 import recension as rc
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Insert, Retract
+from recension.core.ticks import FOREVER
 from recension.operators.lmerge.choice import make_merge
 from recension.testing.strategies import SCHEMA
 
@@ -130,3 +133,64 @@ def test_warnings_and_errors_of_a_session(caplog: pytest.LogCaptureFixture) -> N
     assert "on_anomaly raise" in rc.merge(*sources, on_anomaly="raise").explain()
     restored = rc.session(rc.merge(*sources, on_anomaly="raise"))
     restored.restore(live.snapshot())  # a state fits both
+
+
+@st.composite
+def two_replicas(draw: st.DrawFn, case: str) -> tuple[Elements, Elements]:
+    """A replica that is right and one that is wrong in one event, without CTIs. All ends are beyond 20."""
+    starts = draw(st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=case == "R0"))
+    rows = st.sampled_from([A, B, C, D])
+    true = [Insert(draw(rows), vs, draw(st.integers(21, 29))) for vs in sorted(starts)]
+    if case in ("R2", "R3"):
+        true = list({(e.vs, e.payload["k"]): e for e in true}.values())
+    at = draw(st.integers(0, len(true) - 1))
+    one = true[at]
+    other = draw(
+        st.sampled_from(
+            [[], [Insert(one.payload, one.vs, one.ve + 1)], [Insert({"k": "e", "v": 0}, one.vs, one.ve)]]
+        )
+    )
+    false = [*true[:at], *other, *true[at + 1 :]]
+    if case == "R2":
+        orders = [sorted(draw(st.permutations(one)), key=lambda e: e.vs) for one in (true, false)]
+        return orders[0], orders[1]
+    if case in ("R3", "R4"):
+        return _revised(draw, true), _revised(draw, false)
+    return true, false
+
+
+def _revised(draw: st.DrawFn, events: Elements) -> Elements:
+    """In another order, some with another end first."""
+    made: Elements = []
+    for event in draw(st.permutations(events)):
+        if draw(st.booleans()):
+            first = draw(st.integers(11, 40))
+            made.append(Insert(event.payload, event.vs, first))
+            if first != event.ve:
+                made.append(Retract(event.payload, event.vs, first, event.ve))
+        else:
+            made.append(event)
+    return made
+
+
+@pytest.mark.parametrize("case", ALL)
+@given(st.data())
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+def test_one_wrong_event_is_always_noticed_while_it_is_open(case: str, data: st.DataObject) -> None:
+    """In what order and in what batches it comes: both have spoken before any event ends.
+
+    What goes unnoticed is what was final, and forgotten, before the other had spoken.
+    """
+    replicas = data.draw(two_replicas(case))
+    turns: list[tuple[int, Elements]] = []
+    cut = data.draw(st.integers(0, 3))
+    order = data.draw(st.permutations([0, 1]))
+    for part in (slice(None, cut), slice(cut, None)):
+        turns += [(port, replicas[port][part]) for port in order]
+    later = [Insert(A, 10, 30)] if case in ("R0", "R1", "R2") else []
+    for t in data.draw(st.sampled_from([[10, FOREVER], [20, FOREVER], [12, 20, FOREVER]])):
+        turns += [(port, [*later, Cti(t)]) for port in data.draw(st.permutations([0, 1]))]
+        later = []
+    merge = play(case, *turns).merge
+    assert merge.anomalies
+    assert len(merge.take_warnings()) == 1

@@ -175,7 +175,8 @@ class R4(IndexedMerge):
     def _compare_others(self, leader: int, frozen: FrozenEvents, leaves: Mask) -> None:
         """These events are forgotten: how often the output has each is final. Which other inputs disagree?"""
         shown = self._index.count(OUT)[frozen.events]
-        leaves = leaves & (frozen.ve >= self.out_cti)
+        matters = frozen.ve >= self.out_cti
+        leaves = leaves & matters
         for port in self.inputs.live_ports():
             own = self._index.count(port)[frozen.events]
             at = np.flatnonzero((own != shown) & leaves)
@@ -186,10 +187,14 @@ class R4(IndexedMerge):
             final = is_frozen(ve, stable) if stable > BEGINNING else np.zeros(len(at), np.bool_)
             lacks = shown[at] > own[at]
             # What an input does not have yet, it may have before its stable passes the start.
-            wrong = np.where(lacks, final | ((vs < stable) & (self._index.size(port)[node] <= 0)), final)
+            few = vs < stable
+            if bool((few & lacks).any()):  # it has fewer events of this start than are left in the output
+                total = np.bincount(frozen.node, np.where(matters, shown, 0), self._index.nodes.size)
+                few &= self._index.size(port)[node] < total[node]
+            wrong = np.where(lacks, final | few, final)
             wrong &= ve >= self.least_end(port)
             self._note(port, frozen, at[wrong], shown > own)
-            self._doubt(port, frozen, at[~wrong & (shown[at] == 0)], shown)
+            self._doubt(port, frozen, at[~wrong & ~lacks], shown)
 
     def _doubt(self, port: int, frozen: FrozenEvents, at: Index, shown: Index) -> None:
         """What the output does not have: the input may still remove it, or move its end."""
