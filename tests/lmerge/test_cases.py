@@ -132,7 +132,8 @@ def test_elements_that_one_input_lacks() -> None:
         play.feed(1, [Insert(B, 3, 8), Cti(4)])
         assert_equivalent(play.judge.history(), [Event(B, 3, 8)])
         play.feed(0, [Cti(6)])
-        assert play.merge.anomalies == 1
+        # It lacks B, and it has A, which was taken back.
+        assert play.merge.anomalies == (1 if case == "R3-" else 2)
         play.feed(1, [Cti(FOREVER)])
         assert_equivalent(play.judge.history(), [Event(B, 3, 8)])
 

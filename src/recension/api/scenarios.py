@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from recension.api.base import plan_of
 from recension.api.stream import Stream
 from recension.core.ticks import BEGINNING, DurationLike, TimeLike, duration, instant
-from recension.plan.merge import Leader, Merge, MergeCase, MergePolicy, OnMismatch
+from recension.plan.merge import Leader, Merge, MergeCase, MergePolicy, OnAnomaly, OnMismatch
 
 if TYPE_CHECKING:
     from recension.runners.local import Session
@@ -30,6 +30,7 @@ def merge(
     on_mismatch: OnMismatch = "raise",
     leader: Leader = "stable",
     quorum: float = 0.5,
+    on_anomaly: OnAnomaly = "warn",
 ) -> Stream:
     """Merge streams with the same history into one stream.
 
@@ -61,6 +62,10 @@ def merge(
         input with the latest ``starts`` or with the most ``unfrozen`` events.
     quorum
         For ``quorum``: the fraction of the inputs that must have an event.
+    on_anomaly
+        What happens if an input contradicts what is final: ``warn``, once, with the event, in the log and in
+        the metrics, which also count by input; or ``raise``. One of the inputs is wrong; the merge cannot
+        know which.
 
     >>> import recension as rc
     >>> a, b = (rc.source(name, {"job": "string"}) for name in ("a", "b"))
@@ -71,7 +76,8 @@ def merge(
     ["insert [1, 5) {'job': 'x'}", "retract [1, 5) -> 7 {'job': 'x'}", 'cti 9']
     """
     plans = tuple(plan_of(stream, "merge") for stream in _in_column_order(streams))
-    return Stream(Merge(plans, case, policy, duration(lag), feedback, on_mismatch, leader, quorum))
+    how = (case, policy, duration(lag), feedback, on_mismatch, leader, quorum)
+    return Stream(Merge(plans, *how, on_anomaly=on_anomaly))
 
 
 def _in_column_order(streams: tuple[Stream, ...]) -> list[Stream]:

@@ -12,7 +12,7 @@ from recension.core.errors import RecensionError
 from recension.core.formats.messages import MessageFormat
 from recension.core.ticks import DurationLike, duration
 from recension.core.validity import Policy
-from recension.plan.merge import Leader, MergeCase, MergePolicy, OnMismatch
+from recension.plan.merge import Leader, MergeCase, MergePolicy, OnAnomaly, OnMismatch
 from recension.plan.properties import NOTHING_KNOWN, Properties
 from recension.plan.rewrites.repeat_calls import repeat_calls
 from recension.plan.schemas import IntoSchema, schema_of
@@ -244,6 +244,7 @@ def merge(
     on_mismatch: OnMismatch = "raise",
     leader: Leader = "stable",
     quorum: float = 0.5,
+    on_anomaly: OnAnomaly = "warn",
     properties: Properties | None = None,
     on_violation: Policy = "raise",
     shards: int | None = None,
@@ -253,8 +254,8 @@ def merge(
 ) -> DataFrame:
     """Merge streaming DataFrames with the same history into one.
 
-    ``case``, ``policy``, ``lag``, ``on_mismatch``, ``leader`` and ``quorum`` are those of `rc.merge`. The
-    result is like that of `rc.spark.stream`.
+    ``case``, ``policy``, ``lag``, ``on_mismatch``, ``leader``, ``quorum`` and ``on_anomaly`` are those of
+    `rc.merge`. The result is like that of `rc.spark.stream`.
 
     Parameters
     ----------
@@ -279,7 +280,8 @@ def merge(
         As for `rc.spark.stream`.
     """
     how: dict[str, Any] = {"case": case, "policy": policy, "lag": duration(lag)}
-    how |= {"on_mismatch": on_mismatch, "leader": leader, "quorum": quorum}
+    how |= {"on_mismatch": on_mismatch, "leader": leader, "quorum": quorum, "on_anomaly": on_anomaly}
+    how |= {"are_inputs_told": bool(feedback)}
     source = {"declared": NOTHING_KNOWN if properties is None else properties, "on_violation": on_violation}
     if (inputs is None) == (root is None):
         raise RecensionError("merge: give either streaming DataFrames or root=FOLDER")

@@ -49,6 +49,7 @@ from recension.plan import lifetimes as logical
 from recension.plan import nodes
 from recension.plan.aggregate import AggregateNode
 from recension.plan.evaluation import Predicate
+from recension.plan.merge import describe_sources
 from recension.plan.node import Node, walk
 from recension.plan.parts import PartialSums
 from recension.plan.rewrites import optimize
@@ -88,6 +89,10 @@ def _merge(node: nodes.Merge) -> Operator:
     operator = make_merge(case, node.schema, ports, policy, node.lag, can_fall=can_fall)
     for port, since in enumerate(node.since):
         operator.inputs.set_complete_from(port, since)
+    operator.contradictions.raises = node.on_anomaly == "raise"
+    operator.sends_feedback = node.feedback or node.are_inputs_told
+    if not node.is_open:
+        operator.contradictions.names = dict(enumerate(map(describe_sources, node.streams)))
     return operator
 
 

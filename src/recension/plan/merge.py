@@ -6,17 +6,17 @@ Source      LMerge technical report, §III-C (the cases) and §IV-G (choosing on
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError
 from recension.core.ticks import BEGINNING
-from recension.plan.node import ManyInputsNode, Needs, Node, TimedNode, columns_named
+from recension.plan.node import ManyInputsNode, Needs, Node, TimedNode, columns_named, walk
 from recension.plan.properties import Properties, meet
 from recension.plan.source import Source
-from recension.plan.structure import memory_structure
+from recension.plan.structure import NOT_STRUCTURE, memory_structure
 
 Case: TypeAlias = Literal["R0", "R1", "R2", "R3", "R3-", "R4"]
 
@@ -57,6 +57,7 @@ MergeCase: TypeAlias = Literal["auto", "R0", "R1", "R2", "R3", "R3-", "R4"]
 MergePolicy: TypeAlias = Literal["first", "eager", "hf", "ff", "lead", "quorum"]
 Leader: TypeAlias = Literal["stable", "starts", "unfrozen"]
 OnMismatch: TypeAlias = Literal["raise", "fallback"]
+OnAnomaly: TypeAlias = Literal["warn", "raise"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +76,16 @@ class Merge(ManyInputsNode, TimedNode):
     """Does its only stream stand for all those that will join while it runs?"""
     since: tuple[int, ...] = ()
     """Where it is given: from what time on each stream is complete, and counts once the others are there."""
+    on_anomaly: OnAnomaly = field(default="warn", metadata=NOT_STRUCTURE)
+    are_inputs_told: bool = field(default=False, metadata=NOT_STRUCTURE)
+    """Are inputs told what is final by other means than ``feedback``, so that they need not send it?"""
 
     ignores_ctis = False
     named_times = ()
 
     def __post_init__(self) -> None:
         kinds = {"case": MergeCase, "policy": MergePolicy, "on_mismatch": OnMismatch, "leader": Leader}
+        kinds["on_anomaly"] = OnAnomaly
         for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):
                 known = ", ".join(map(repr, get_args(kind)))
@@ -94,9 +99,14 @@ class Merge(ManyInputsNode, TimedNode):
         super().__post_init__()
         self.choose_case()
 
+    def identity(self) -> tuple[Any, ...]:
+        """Merges that differ in what they do on a contradiction are two; a state fits both."""
+        return (*super().identity(), self.on_anomaly, self.are_inputs_told)
+
     @property
     def label(self) -> str:
         usual = {"lag": 0, "feedback": False, "on_mismatch": "raise", "leader": "stable", "quorum": 0.5}
+        usual["on_anomaly"] = "warn"
         parts = [
             f"{name} {getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value
         ]
@@ -165,6 +175,11 @@ class Merge(ManyInputsNode, TimedNode):
         return self.case not in ("R0", "R1", "R2")
 
     with_group_keys = Node.with_grouped_inputs
+
+
+def describe_sources(stream: Node) -> str:
+    """An input in words: the sources that it reads."""
+    return ", ".join(sorted({node.name for node in walk(stream) if isinstance(node, Source)}))
 
 
 def _form(node: Node) -> tuple[object, ...]:

@@ -222,6 +222,7 @@ class Engine:
             if isinstance(operator, LogicalMerge):
                 found.inputs = [str(state) for state in operator.states()]
                 found.anomalies, found.is_halted = operator.anomalies, operator.is_halted
+                found.contradictions = operator.contradictions.by_input()
             measured.append(found)
         return measured
 

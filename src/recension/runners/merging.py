@@ -10,6 +10,7 @@ from recension.lowering import PhysicalPlan, extend
 from recension.operators.base import Output
 from recension.operators.lmerge.merge import LogicalMerge, State
 from recension.plan import nodes
+from recension.plan.merge import describe_sources
 from recension.plan.node import Node, walk
 from recension.plan.schemas import require_same_columns
 
@@ -50,6 +51,7 @@ class MergePorts:
         read = (*vertex.inputs, extend(self._plan, stream))
         self._plan.vertices[self.vertex] = replace(vertex, inputs=read)
         self._streams.append(stream)
+        self.merge.contradictions.names[len(self.merge.inputs)] = describe_sources(stream)
         return self.merge.attach(since)
 
     def detach(self, stream: Node | str) -> Output:

@@ -41,7 +41,9 @@ class Metrics:
     inputs: list[str] = field(default_factory=list)
     """Of a merge: whether each input is joining, joined, leaving or has left."""
     anomalies: int = 0
-    """Of a merge: what its leading input lacked or had otherwise, though it was settled."""
+    """Of a merge: how often an input contradicted what is final."""
+    contradictions: dict[str, int] = field(default_factory=dict)
+    """Of a merge: the same by input, its number and its sources."""
     warnings: list[str] = field(default_factory=list)
     """What a person should know of it, each said once; the logger ``recension`` has them too."""
     partitions: list[PartitionProgress] = field(default_factory=list)

@@ -75,6 +75,7 @@ class Fallback(LogicalMerge):
     def _use(self, merge: LogicalMerge) -> None:
         self._merge = merge
         self.inputs: Inputs = merge.inputs
+        merge.contradictions, merge.sends_feedback = self.contradictions, self.sends_feedback
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         try:
@@ -89,7 +90,6 @@ class Fallback(LogicalMerge):
         """R4 takes over: first what was shown, then what each input has sent."""
         general = self._general(len(self.inputs))
         general.inputs, general.out_cti = self.inputs, self._merge.out_cti
-        general.anomalies = self._merge.anomalies
         for port in set(range(len(self.inputs))) - set(self.inputs.live_ports()):
             general.on_detach(port)
         for holding in sorted(self._merge.open_events_by_port(), key=lambda holding: holding.port != OUT):
@@ -98,6 +98,7 @@ class Fallback(LogicalMerge):
         self._use(general)
 
     def on_cti(self, port: int, t: int) -> Output:
+        self._merge.sends_feedback = self.sends_feedback
         return self._note_answer(self._merge.on_cti(port, t))
 
     def advance(self) -> Output:
@@ -109,7 +110,7 @@ class Fallback(LogicalMerge):
 
     def _note(self) -> None:
         """Copy the public attributes of the current merge."""
-        self.out_cti, self.anomalies = self._merge.out_cti, self._merge.anomalies
+        self.out_cti = self._merge.out_cti
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         return self._merge.on_feedback(t, shrinks)

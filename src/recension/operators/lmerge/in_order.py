@@ -15,6 +15,7 @@ from recension.core.batch import EventBatch, concat, cti, inserts
 from recension.core.ticks import BEGINNING
 from recension.operators.base import Chunks, Output
 from recension.operators.lmerge.merge import OUT, Holding, Holdings, LogicalMerge, is_frozen, mismatch_error
+from recension.operators.lmerge.tail import Finding, Tail, compare, compare_ties
 from recension.operators.state.chunks import cut_table, unite_table
 
 
@@ -24,6 +25,8 @@ class InOrderMerge(LogicalMerge):
     makes_ctis = True
     case = ""
     strict = False
+    repeats = False
+    """Does an input that sends an event again mean the same one?"""
 
     def __init__(self, schema: pa.Schema, ports: int, *, remembers: bool = False) -> None:
         super().__init__(schema, ports)
@@ -33,6 +36,9 @@ class InOrderMerge(LogicalMerge):
         # What a more general case would need to take over: only kept if that may happen.
         self._remembers = remembers
         self._memory: list[Holding] = []
+        # The last events shown; of each input the last start, and how many of its events have it.
+        self._tail = Tail(self._nothing, BEGINNING)
+        self._compared: dict[int, tuple[int, int]] = {}
 
     @abstractmethod
     def select_new(self, port: int, batch: EventBatch) -> EventBatch:
@@ -64,11 +70,32 @@ class InOrderMerge(LogicalMerge):
         return self._with_joiners([self._take(port, batch)])
 
     def _take(self, port: int, batch: EventBatch) -> EventBatch:
+        before = max(self.max_vs, self.out_cti - 1) if self.out_cti > BEGINNING else self.max_vs
         shown = self.select_new(port, batch)
+        self._compare(port, batch, shown, before)
         if self._remembers:
             held = [Holding(port, batch), Holding(OUT, shown)]
             self._memory += [one for one in held if not is_frozen(one.events.ve, self.out_cti).all()]
         return shown
+
+    def _compare(self, port: int, batch: EventBatch, shown: EventBatch, before: int) -> None:
+        """Compare what an input sends up to the start that the output had reached with the tail."""
+        since, count = self._compared.get(port, (max(self.inputs[port].since, BEGINNING + 1) - 1, 0))
+        last, tied = int(batch.vs[-1]), 1
+        if len(batch) > 1 and batch.vs[-2] == last:
+            tied = len(batch) - int(np.searchsorted(batch.vs, last))
+        self._compared[port] = (last, tied + (count if last == since else 0))
+        tail, self._tail = self._tail, self._tail.extended(shown)
+        least, lower = self.least_end(port), max(since, tail.after)
+        found = list[Finding]()
+        if count and tail.after < since < last:
+            more = int(np.searchsorted(batch.vs, since, side="right"))
+            found += compare_ties(tail, since, count + more, least)
+        if lower < before and lower < last:
+            tail = tail.extended_to(shown, before)
+            found += compare(tail, batch, lower, before, least, repeats=self.repeats)
+        for one in found:
+            self.contradictions.note(port, one.number, one.describe)
 
     def advance(self) -> Output:
         return self._advance_output([])
@@ -132,6 +159,10 @@ class InOrderMerge(LogicalMerge):
         kept += [("memory", held.port, held.events) for held in self._memory]
         for number, (kind, port, batch) in enumerate(kept):
             chunks |= cut_table(f"kept/{kind}/{port}/{number}", _to_arrow(batch))
+        tail = pa.table({"after": pa.array([self._tail.after], pa.int64())})
+        compared = [(port, *done) for port, done in self._compared.items()]
+        chunks |= {"tail": tail, "compared": pa.table({"done": pa.array(compared, pa.list_(pa.int64()))})}
+        chunks |= cut_table("tail/events", _to_arrow(self._tail.events))
         names = [f"kept/{kind}/{port}/{number}" for number, (kind, port, _) in enumerate(kept)]
         return {**chunks, "kept": pa.table({"name": pa.array(names, pa.string())})}
 
@@ -139,6 +170,7 @@ class InOrderMerge(LogicalMerge):
         super().restore_state(chunks)
         self._last = chunks["last"]["last"].to_pylist()
         self.max_vs = chunks["max_vs"]["vs"][0].as_py()
+        self._restore_tail(chunks)
         self._waiting, self._memory = {}, []
         for name in chunks["kept"]["name"].to_pylist():
             _, kind, port, _ = name.split("/")
@@ -147,6 +179,15 @@ class InOrderMerge(LogicalMerge):
                 self._waiting.setdefault(int(port), []).append(batch)
             else:
                 self._memory.append(Holding(int(port), batch))
+
+    def _restore_tail(self, chunks: Chunks) -> None:
+        """State of an earlier version has none: what was shown before it is not compared."""
+        self._tail, self._compared = Tail(self._nothing, max(self.max_vs, self.out_cti)), {}
+        if "tail" in chunks:
+            events = _from_arrow(unite_table("tail/events", chunks), self.schema)
+            self._tail = Tail(events, chunks["tail"]["after"][0].as_py())
+            compared = chunks["compared"]["done"].to_pylist()
+            self._compared = {port: (vs, count) for port, vs, count in compared}
 
 
 def _to_arrow(batch: EventBatch) -> pa.Table:

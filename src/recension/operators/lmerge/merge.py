@@ -22,6 +22,7 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import kind_in_messages
 from recension.operators.base import Chunks, Operator, Orphans, Output
 from recension.operators.changes import changes, net_changes
+from recension.operators.lmerge.contradictions import Contradictions, Doubts
 
 OUT: Final = -1
 """The output, where ports are named."""
@@ -141,7 +142,22 @@ class LogicalMerge(Operator):
     def __init__(self, schema: pa.Schema, ports: int) -> None:
         super().__init__(schema)
         self.inputs = Inputs(ports)
-        self.anomalies = 0
+        self.contradictions = Contradictions()
+        # Are inputs told what is final, so that they need not send it?
+        self.sends_feedback = False
+        self._heard = BEGINNING
+
+    @property
+    def anomalies(self) -> int:
+        """How often an input contradicted what is final."""
+        return self.contradictions.by_port.total()
+
+    def take_warnings(self) -> list[str]:
+        return self.contradictions.take_warnings()
+
+    def least_end(self, port: int) -> int:
+        """The least end of which a joined input has to tell."""
+        return max(self.inputs[port].since, self.out_cti if self.sends_feedback else self._heard)
 
     def on_cti(self, port: int, t: int) -> Output:
         self.inputs.note(port, t)
@@ -195,14 +211,19 @@ class LogicalMerge(Operator):
 
     def on_feedback(self, t: int, shrinks: Sequence[bool]) -> list[int | None]:
         """What a reader does not want is not wanted of any input either."""
+        self._heard = max(self._heard, t)
         return [t] * len(self.inputs)
 
     def snapshot_state(self) -> Chunks:
-        return {"inputs": self.inputs.snapshot(), "anomalies": pa.table({"count": [self.anomalies]})}
+        heard = pa.table({"t": pa.array([self._heard], pa.int64())})
+        anomalies = self.contradictions.snapshot()
+        return {"inputs": self.inputs.snapshot(), "anomalies": anomalies, "heard": heard}
 
     def restore_state(self, chunks: Chunks) -> None:
         self.inputs.restore(chunks["inputs"])
-        self.anomalies = chunks["anomalies"]["count"][0].as_py()
+        self.contradictions.restore(chunks["anomalies"])
+        # State of an earlier version has none.
+        self._heard = chunks["heard"]["t"][0].as_py() if "heard" in chunks else BEGINNING
 
 
 class IndexedMerge(LogicalMerge):
@@ -217,8 +238,38 @@ class IndexedMerge(LogicalMerge):
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """What must be shown before a stable of the leading input; `leader_stable` is ``t`` afterwards."""
 
+    def __init__(self, schema: pa.Schema, ports: int) -> None:
+        super().__init__(schema, ports)
+        self._doubts = Doubts()
+
     def advance(self) -> Output:
         """A stable may let others join, whose stables may be further (ruling 41)."""
+        answer = self._advance()
+        self._decide_doubts()
+        return answer
+
+    def _decide_doubts(self) -> None:
+        """Of what inputs have that the output forgot, what their stables show that they mean."""
+        if not len(self._doubts):
+            return
+        ports = range(len(self.inputs))
+        joined = set(self.inputs.joined_ports())
+        stables = [self.inputs[port].stable if port in joined else BEGINNING for port in ports]
+        for doubt in self._doubts.pop_due(stables, [self.least_end(port) for port in ports]):
+            self.contradictions.note(doubt.port, 1, doubt.describe)
+
+    def on_detach(self, port: int) -> Output:
+        self._doubts.drop(port)
+        return super().on_detach(port)
+
+    def snapshot_state(self) -> Chunks:
+        return {**super().snapshot_state(), **self._doubts.snapshot(self.schema)}
+
+    def restore_state(self, chunks: Chunks) -> None:
+        super().restore_state(chunks)
+        self._doubts.restore(chunks, self.schema)
+
+    def _advance(self) -> Output:
         shown: list[EventBatch] = []
         before, passes = self.out_cti, 0
         while True:

@@ -25,6 +25,7 @@ class R2(InOrderMerge):
     """Payloads tell what is new within a start."""
 
     case = "R2"
+    repeats = True
 
     def __init__(self, schema: pa.Schema, ports: int, *, remembers: bool = False) -> None:
         super().__init__(schema, ports, remembers=remembers)

@@ -18,11 +18,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index
+from recension.core.batch import EventBatch, Index, Mask, take_rows
 from recension.core.change_log import Change
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output
 from recension.operators.changes import changes
+from recension.operators.lmerge.contradictions import describe_event, next_tick
 from recension.operators.lmerge.in2t import In2t, KeyChanges, find_key_changes
 from recension.operators.lmerge.look_queue import LookQueue
 from recension.operators.lmerge.merge import (
@@ -73,13 +74,30 @@ class R3(IndexedMerge):
             new = np.flatnonzero(fresh)
             nodes[new] = self._index.add(changed.key[new], vs[new], batch.payload, changed.row[new])
             self._queue.add(vs[new], nodes[new])
-        known = np.flatnonzero(nodes >= 0)
+        is_known = nodes >= 0
+        known, unknown = np.flatnonzero(is_known), np.flatnonzero(~is_known)
         nodes, rows, end = nodes.take(known), changed.row.take(known), changed.end.take(known)
         self._index.set_ends(port, nodes, end)
+        self._doubt_late(port, batch, changed, vs, unknown)
         follows = np.flatnonzero(self._policy.follows_input(port, nodes, self))
         shown = self._show(nodes.take(follows), end.take(follows), batch.payload, rows.take(follows))
         self._queue.note_changed(nodes, self.inputs.live_ports())
         return shown
+
+    def _doubt_late(self, port: int, batch: EventBatch, changed: KeyChanges, vs: Ticks, at: Index) -> None:
+        """The output has not had these events, or forgot them because they ended before its stable."""
+        if not len(at):
+            return
+        end = changed.end.take(at)
+        if len(self._doubts):
+            self._doubts.update(port, changed.key.take(at), None, end)
+        if self._max_in == FOREVER:
+            return
+        late = at.compress(changed.is_new.take(at) & (end >= self._max_in) & (end != NONE))
+        if len(late):
+            payload = take_rows(batch.payload, changed.row.take(late))
+            facts = (changed.key.take(late), vs.take(late), changed.end.take(late), payload)
+            self._doubts.add(port, *facts, due=self._max_in, low=self._max_in, high=FOREVER)
 
     def _check(self, port: int, batch: EventBatch, changed: KeyChanges, nodes: Index) -> None:
         """An input may repeat an insert, but not hold two events of one key."""
@@ -120,7 +138,7 @@ class R3(IndexedMerge):
             self._index.ends(leader).take(nodes),
         )
         kept = (end == NONE) & (out != NONE) & (vs < self.out_cti)
-        self.anomalies += int(kept.sum())
+        self._note_lacking(leader, nodes, kept & (out >= self.least_end(leader)))
         end = np.where(kept, out, end)
         gone = end == NONE
         if self._policy.only_final:
@@ -133,8 +151,9 @@ class R3(IndexedMerge):
             done = passed & final
         at = np.flatnonzero(due | (gone & (out != NONE)))
         at = at[self._index.sort_nodes(nodes[at])]
-        shown = [self._settle(nodes[at], end[at])]
+        shown = [self._settle(leader, nodes[at], end[at])]
         leaves = gone | done
+        self._compare_others(leader, nodes.compress(leaves))
         if not self._policy.only_final:
             stays = np.flatnonzero(~leaves)
             # What the output could not follow counts as an anomaly with every stable.
@@ -152,11 +171,84 @@ class R3(IndexedMerge):
         self._queue.look_again(nodes, np.where(vs >= lo, vs, np.minimum(out, end)))
         self._queue.note_disputes(nodes, self.inputs.live_ports())
 
-    def _settle(self, nodes: Index, end: Ticks) -> EventBatch:
+    def _settle(self, leader: int, nodes: Index, end: Ticks) -> EventBatch:
         before = self._index.ends(OUT)[nodes]
         shown = self._show(nodes, end, self._index.payload(nodes), np.arange(len(nodes)))
-        self.anomalies += int((before != end).sum()) - len(shown)
+        if (missed := int((before != end).sum()) - len(shown)) > 0:
+            wrong = np.flatnonzero(self._index.ends(OUT)[nodes] != end)
+            first = nodes[wrong[0]]
+            told = lambda: self._describe(first, int(end[wrong[0]]), self._index.ends(OUT)[first])  # noqa: E731
+            self.contradictions.note(leader, missed, told)
         return shown
+
+    def _note_lacking(self, port: int, nodes: Index, lacks: Mask) -> None:
+        """An input lacks events that the output has and must keep."""
+        at = np.flatnonzero(lacks)
+        if len(at):
+            node = nodes[at[0]]
+            out = self._index.ends(OUT)[node]
+            self.contradictions.note(port, len(at), lambda: self._describe(node, NONE, out))
+
+    def _describe(self, node: int, end: int, out: int) -> str:
+        """How an input's end of an event and the output's do not fit."""
+        at = np.array([node])
+        row, vs = self._index.payload(at), int(self._index.vs(at)[0])
+        if end == NONE:
+            return f"lacks {describe_event(row, 0, vs, int(out))}, which the output has"
+        return f"has {describe_event(row, 0, vs, end)}, which the output has with the end {out}"
+
+    def _compare_others(self, leader: int, nodes: Index) -> None:
+        """Nodes are forgotten: the output's ends for them are final. Which other inputs disagree?"""
+        if not len(nodes):
+            return
+        vs, out = self._index.vs(nodes), self._index.ends(OUT).take(nodes)
+        for port in self.inputs.live_ports():
+            if port == leader:
+                continue
+            one, own = self.inputs[port], self._index.ends(port).take(nodes)
+            stable = one.stable if one.state == "joined" else BEGINNING
+            self._compare(port, stable, nodes, vs, own, out)
+
+    def _compare(self, port: int, stable: int, nodes: Index, vs: Ticks, own: Ticks, out: Ticks) -> None:
+        """An input's ends for nodes that are forgotten, and the output's."""
+        least, differs, absent = self.least_end(port), own != out, own == NONE
+        # What an input does not have yet, it may have before its stable passes the start.
+        lacks = np.flatnonzero(differs & absent & (vs < stable) & (out >= least))
+        self._note_others(port, nodes.take(lacks), own.take(lacks), out.take(lacks))
+        at = np.flatnonzero(differs & ~absent)
+        if not len(at):
+            return
+        nodes, mine, goal = nodes.take(at), own.take(at), out.take(at)
+        gone = goal == NONE
+        # From then on the input can neither remove its event nor move its end to the output's.
+        due = next_tick(np.where(gone, vs.take(at), goal))
+        is_final = is_frozen(mine, stable) if stable > BEGINNING else np.zeros(len(at), np.bool_)
+        wrong = ((due <= stable) | (is_final & ~gone)) & (mine >= least)
+        some = np.flatnonzero(wrong)
+        self._note_others(port, nodes.take(some), mine.take(some), goal.take(some))
+        self._doubt(port, nodes, mine, goal, due, ~wrong)
+
+    def _doubt(self, port: int, nodes: Index, own: Ticks, goal: Ticks, due: Ticks, which: Mask) -> None:
+        """Inputs that have another end than the output's final one may still come to it."""
+        at = np.flatnonzero(which)
+        nodes, own, goal, due = nodes.take(at), own.take(at), goal.take(at), due.take(at)
+        gone = goal == NONE
+        facts = (self._index.keys(nodes), self._index.vs(nodes), own, self._index.payload(nodes))
+        # Where the output has nothing, every end is wrong; else all but the output's, and no event.
+        low, high = np.where(gone, BEGINNING, goal), np.where(gone, FOREVER, goal)
+        self._doubts.add(port, *facts, due=due, low=low, high=high, inside=gone, optional=gone)
+
+    def _note_others(self, port: int, nodes: Index, own: Ticks, end: Ticks) -> None:
+        if len(nodes):
+            told = lambda: self._describe_other(nodes[0], int(own[0]), int(end[0]))  # noqa: E731
+            self.contradictions.note(port, len(nodes), told)
+
+    def _describe_other(self, node: int, own: int, end: int) -> str:
+        if end != NONE:
+            return self._describe(node, own, end)
+        at = np.array([node])
+        event = describe_event(self._index.payload(at), 0, int(self._index.vs(at)[0]), own)
+        return f"has {event}, which the output does not have"
 
     def _follow(self) -> EventBatch:
         """Another input leads: a policy that follows it brings every node into line."""
@@ -175,6 +267,7 @@ class R3(IndexedMerge):
         self._index.attach(port)
 
     def on_detach(self, port: int) -> Output:
+        self._doubts.drop(port)
         self._index.detach(port)
         nodes = self._index.all_nodes()
         backed = (self._index.ends(OUT)[nodes] != NONE) | (self._index.vs(nodes) < self._max_in)

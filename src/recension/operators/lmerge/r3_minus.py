@@ -12,11 +12,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index
+from recension.core.batch import EventBatch, Index, Mask
 from recension.core.rowhash import Hashes
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output
 from recension.operators.changes import changes
+from recension.operators.lmerge.contradictions import describe_event
 from recension.operators.lmerge.in2t import In2t, find_key_changes
 from recension.operators.lmerge.key_table import FreezeQueue
 from recension.operators.lmerge.merge import (
@@ -67,12 +68,12 @@ class R3Minus(IndexedMerge):
         found = own.find(keys)
         end = np.where(found >= 0, own.ends(OUT)[found], NONE) if len(own) else np.full(len(nodes), NONE)
         kept = (end == NONE) & (vs < self.out_cti)
-        self.anomalies += int(kept.sum())
+        self._note(leader, nodes, end, old, kept & (old >= self.least_end(leader)))
         end = np.where(kept, old, end)
         gone, final = end == NONE, is_frozen(end, t)
         wrong = (old != end) & (gone | final | (old < t) | (t == FOREVER))
         allowed = np.where(gone, vs >= self.out_cti, np.minimum(old, end) >= self.out_cti)
-        self.anomalies += int((wrong & ~allowed).sum())
+        self._note(leader, nodes, end, old, wrong & ~allowed)
         at = np.flatnonzero(wrong & allowed)
         at = at[out.sort_nodes(nodes[at])]
         new = np.where(gone, vs, end)[at]
@@ -81,6 +82,22 @@ class R3Minus(IndexedMerge):
         self._delete(keys[gone | final])
         self.out_cti = t
         return [shown]
+
+    def _note(self, leader: int, nodes: Index, end: Ticks, old: Ticks, wrong: Mask) -> None:
+        """The leading input lacks events that stay, or has ends that come too late."""
+        at = np.flatnonzero(wrong)
+        if not len(at):
+            return
+        out, first = self._indexes[OUT], at[:1]
+        own, has, vs = int(end[first][0]), int(old[first][0]), int(out.vs(nodes[first])[0])
+
+        def told() -> str:
+            row = out.payload(nodes[first])
+            if own == NONE:
+                return f"lacks {describe_event(row, 0, vs, has)}, which the output has"
+            return f"has {describe_event(row, 0, vs, own)}, which the output has with the end {has}"
+
+        self.contradictions.note(leader, len(at), told)
 
     def _delete(self, keys: Hashes) -> None:
         """From all indexes, or lagging inputs would leak."""

@@ -17,16 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end
+from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_end, take_rows
 from recension.core.change_log import Change
 from recension.core.netting import distinct, rank_in_group
-from recension.core.rowhash import combine, row_hash
-from recension.core.ticks import Ticks
+from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Chunks, Output
 from recension.operators.changes import changes
+from recension.operators.lmerge.contradictions import describe_event, next_tick
 from recension.operators.lmerge.in3t import FrozenEvents, In3t
 from recension.operators.lmerge.key_table import find_repeated, first_of_each
-from recension.operators.lmerge.merge import OUT, Holding, IndexedMerge, is_frozen, take_ascending
+from recension.operators.lmerge.merge import NONE, OUT, Holding, IndexedMerge, is_frozen, take_ascending
 
 
 class R4(IndexedMerge):
@@ -39,13 +40,25 @@ class R4(IndexedMerge):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch) or not self.inputs[port].is_live:
             return self._nothing
-        nodes = self._nodes(batch)
+        nodes, keys = self._nodes(batch)
+        self._doubt_late(port, batch, nodes, keys)
         known = np.flatnonzero(nodes >= 0)
         events = self._apply(port, batch, known, nodes[known])
         return self._show_more(port, batch, known, nodes[known], events)
 
-    def _nodes(self, batch: EventBatch) -> Index:
-        """The node of each element; an insert that no stable has passed makes it."""
+    def _doubt_late(self, port: int, batch: EventBatch, nodes: Index, keys: Hashes) -> None:
+        """The output has not had these events, or forgot them because they ended before its stable."""
+        late = np.flatnonzero((nodes < 0) & (batch.kind == INSERT) & (batch.ve >= self.out_cti))
+        if len(late) and self.out_cti < FOREVER:
+            facts = (keys[late], batch.vs[late], batch.ve[late], take_rows(batch.payload, late))
+            self._doubts.add(port, *facts, due=self.out_cti, low=self.out_cti, high=FOREVER)
+        if len(self._doubts) and len(back := np.flatnonzero(batch.kind == RETRACT)):
+            end = new_end(batch)[back]
+            end = np.where(end == batch.vs[back], np.int64(NONE), end)
+            self._doubts.update(port, keys[back], batch.ve[back], end)
+
+    def _nodes(self, batch: EventBatch) -> tuple[Index, Hashes]:
+        """The node of each element, with its key; an insert that no stable has passed makes it."""
         keys = combine(row_hash(batch.payload, len(batch)), batch.vs)
         nodes = self._index.nodes.find(keys)
         fresh = np.flatnonzero((nodes < 0) & (batch.kind == INSERT) & (batch.vs >= self.out_cti))
@@ -54,7 +67,7 @@ class R4(IndexedMerge):
             self._index.add_nodes(keys[firsts], batch.vs[firsts], batch.payload, firsts)
             missing = np.flatnonzero(nodes < 0)
             nodes[missing] = self._index.nodes.find(keys[missing])
-        return nodes
+        return nodes, keys
 
     def _apply(self, port: int, batch: EventBatch, known: Index, nodes: Index) -> Index:
         """Count what the elements bring and take away; the event each brings, -1 if it only removes."""
@@ -115,7 +128,7 @@ class R4(IndexedMerge):
         differing = held != shown
         if bool(differing.any()):
             answer = self._settle(self._index.with_whole_nodes(frozen, differing), leader, t)
-        self._forget(frozen, t)
+        self._forget(frozen, leader, t)
         self.out_cti = t
         return [answer]
 
@@ -123,8 +136,11 @@ class R4(IndexedMerge):
         matters = frozen.ve >= self.out_cti
         held = np.where(matters, self._index.count(leader)[frozen.events], 0)
         shown = np.where(matters, self._index.count(OUT)[frozen.events], 0)
+        least = self.least_end(leader)
         change = settle(frozen, held, shown, t, self.out_cti)
-        self.anomalies += change.anomalies
+        if len(change.wrong):
+            wrong = change.wrong[frozen.ve[change.wrong] >= least]
+            self._note(leader, frozen, wrong, held < shown)
         self._note_shown(frozen, change)
         at = np.maximum(change.old, change.new)
         if not len(at):
@@ -141,12 +157,66 @@ class R4(IndexedMerge):
         np.add.at(counts, new, 1)
         self._index.events.note(np.append(old, new))
 
-    def _forget(self, frozen: FrozenEvents, t: int) -> None:
+    def _note(self, port: int, frozen: FrozenEvents, wrong: Index, lacks: Mask) -> None:
+        """An input lacks these events, or has what the output does not have."""
+        if not len(wrong):
+            return
+        first = wrong[:1]
+
+        def told() -> str:
+            row, vs, ve = self._index.payload(frozen.node[first]), frozen.vs[first], frozen.ve[first]
+            event = describe_event(row, 0, int(vs[0]), int(ve[0]))
+            if bool(lacks[first][0]):
+                return f"lacks {event}, which the output has"
+            return f"has {event}, which the output does not have"
+
+        self.contradictions.note(port, len(wrong), told)
+
+    def _compare_others(self, leader: int, frozen: FrozenEvents, leaves: Mask) -> None:
+        """These events are forgotten: how often the output has each is final. Which other inputs disagree?"""
+        shown = self._index.count(OUT)[frozen.events]
+        matters = frozen.ve >= self.out_cti
+        leaves = leaves & matters
+        for port in self.inputs.live_ports():
+            own = self._index.count(port)[frozen.events]
+            at = np.flatnonzero((own != shown) & leaves)
+            if port == leader or not len(at):
+                continue
+            one, node, vs, ve = self.inputs[port], frozen.node[at], frozen.vs[at], frozen.ve[at]
+            stable = one.stable if one.state == "joined" else BEGINNING
+            final = is_frozen(ve, stable) if stable > BEGINNING else np.zeros(len(at), np.bool_)
+            lacks = shown[at] > own[at]
+            # What an input does not have yet, it may have before its stable passes the start.
+            few = vs < stable
+            if bool((few & lacks).any()):  # it has fewer events of this start than are left in the output
+                total = np.bincount(frozen.node, np.where(matters, shown, 0), self._index.nodes.size)
+                few &= self._index.size(port)[node] < total[node]
+            wrong = np.where(lacks, final | few, final)
+            wrong &= ve >= self.least_end(port)
+            self._note(port, frozen, at[wrong], shown > own)
+            self._doubt(port, frozen, at[~wrong & ~lacks], shown)
+
+    def _doubt(self, port: int, frozen: FrozenEvents, at: Index, shown: Index) -> None:
+        """What the output does not have: the input may still remove it, or move its end."""
+        if not len(at):
+            return
+        has = np.zeros(self._index.nodes.size, np.bool_)
+        has[frozen.node[shown > 0]] = True
+        node, vs, ve = frozen.node[at], frozen.vs[at], frozen.ve[at]
+        # If the output has no such event at all, no other end would do.
+        is_known = has[node]
+        due = next_tick(np.where(is_known, ve, vs))
+        low, high = np.where(is_known, ve, BEGINNING), np.where(is_known, ve, FOREVER)
+        facts = (self._index.nodes.keys[node], vs, ve, self._index.payload(node))
+        self._doubts.add(port, *facts, due=due, low=low, high=high)
+
+    def _forget(self, frozen: FrozenEvents, leader: int, t: int) -> None:
         """Events that are final, nodes of which the output has no other, and events that nobody has."""
         final = is_frozen(frozen.ve, t)
         open_nodes = np.zeros(self._index.nodes.size, np.bool_)
         open_nodes[frozen.node[~final & (self._index.count(OUT)[frozen.events] > 0)]] = True
         stays = open_nodes[frozen.node]
+        self._compare_others(leader, frozen, final | ~stays)
         gone = final | ~stays | self._index.find_unused(frozen.events, self.inputs.live_ports())
         self._index.remove(frozen.events[gone], distinct(frozen.node[~stays]))
 
@@ -200,7 +270,8 @@ class Settlement:
 
     old: Index
     new: Index
-    anomalies: int
+    wrong: Index
+    """Places that the input has too few or too many of, where nothing can be made or removed any more."""
 
 
 def settle(frozen: FrozenEvents, held: Index, shown: Index, t: int, max_stable: int) -> Settlement:
@@ -223,14 +294,20 @@ def settle(frozen: FrozenEvents, held: Index, shown: Index, t: int, max_stable: 
     is_open = np.zeros(nodes, np.bool_)
     is_open[node] = frozen.vs >= max_stable
     # Where a stable has passed the start, events can be neither made nor removed: those too many stay.
-    anomalies = int(np.abs(excess[~is_open]).sum())
+    is_wrong = (excess != 0) & ~is_open
+    wrong = np.concatenate(
+        [
+            _first_few(extra, node, np.where(is_wrong, np.maximum(excess, 0), 0))[0],
+            _first_few(missing, node, np.where(is_wrong, np.maximum(-excess, 0), 0))[0],
+        ]
+    )
     removed, extra = _first_few(extra, node, np.maximum(excess, 0))
     added, missing = _first_few(missing, node, np.maximum(-excess, 0))
     removed, added = removed[is_open[node[removed]]], added[is_open[node[added]]]
     old, new = _pair_adjusts(extra, missing, node, final)
     nobody = np.full(len(removed), -1), np.full(len(added), -1)
     return Settlement(
-        np.concatenate([removed, old, nobody[1]]), np.concatenate([nobody[0], new, added]), anomalies
+        np.concatenate([removed, old, nobody[1]]), np.concatenate([nobody[0], new, added]), wrong
     )
 
 

@@ -319,6 +319,7 @@ class SplitEngine(Engine):
                 for name in ("state_rows", "state_bytes", "dropped", "late", "anomalies"):
                     setattr(line, name, getattr(line, name) + getattr(found, name))
                 line.inputs, line.is_halted = found.inputs, line.is_halted or found.is_halted
+                line.contradictions = dict(Counter(line.contradictions) + Counter(found.contradictions))
         return lines
 
     def parts(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -217,3 +218,17 @@ def test_a_topic_that_grew_fits_its_checkpoint_and_is_waited_for_as_before() -> 
     then.restore(kept.snapshot())
     states = [one.snapshot()["partitions_source"].to_pylist() for one in (kept, then)]
     assert states[0] == states[1]
+
+
+def test_an_answer_that_is_too_long_names_its_row() -> None:
+    rows = output(("insert", 1, 9, None), ("cti", 5, None, None))
+    at = rows.schema.get_field_index("k")
+    rows = rows.set_column(at, "k", pa.array(["y" * 2_000, None]))
+    whole = replace(encoder(), topic="answers", longest=3_000)
+    assert len(whole.encode(rows)) == 5
+    with pytest.raises(
+        RecensionError,
+        match=r"topic answers: an answer is a message of \d+ bytes, and the topic takes 2500 with headers: "
+        r"_kind='insert', _vs=1, _ve=9, k='yyy.*raise the topic's max.message.bytes or leave columns out",
+    ):
+        replace(whole, longest=2_500).encode(rows)

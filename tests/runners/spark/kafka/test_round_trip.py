@@ -18,6 +18,7 @@ from tests.runners.spark.kafka.topics import (
     expected,
     query,
     receive,
+    remake,
     send,
     stream,
     values,
@@ -101,10 +102,19 @@ def test_from_topic_to_topic_and_back(spark: Any, broker: Broker, tmp_path: Path
     assert_same(read(tmp_path / "table"), wanted)
 
     other = rc.spark.stream(spark, answer, {"feed": rc.spark.read_kafka(spark, FEED, broker.address, "feed")})
+    broker.create_topic("elsewhere", 1)
     with pytest.raises(RecensionError, match="this checkpoint writes to topic answers"):
-        rc.spark.write_kafka(other, broker.address, "feed", checkpoint=checkpoint)
+        rc.spark.write_kafka(other, broker.address, "elsewhere", checkpoint=checkpoint)
+    with pytest.raises(RecensionError, match="topic feed: this query reads it, and would read"):
+        rc.spark.write_kafka(other, broker.address, "feed", checkpoint=tmp_path / "third")
+    # Another run writes last: what this one wrote is looked for further back.
+    send(broker.address, "answers", [(partition, b"{}", {}) for partition in range(OUT)])
     _put_back(checkpoint)
     with pytest.raises(RecensionError, match="was put back to an earlier state"):
+        rc.spark.write_kafka(other, broker.address, "answers", checkpoint=checkpoint)
+
+    remake(broker, "feed", len(PARTS))
+    with pytest.raises(RecensionError, match="topic feed was deleted and made anew: its id is"):
         rc.spark.write_kafka(other, broker.address, "answers", checkpoint=checkpoint)
 
 
@@ -127,7 +137,10 @@ def test_bad_messages_go_to_dead_letters(spark: Any, broker: Broker, tmp_path: P
     broker.create_topic("mixed", 2)
     broker.create_topic("dead", 1)
     good = b'{"_vs": 1, "_ve": 5, "value": 3, "text": "a"}'
-    send(broker.address, "mixed", [(0, good, {}), (1, b"{", {"trace": "7"}), (1, good, {})])
+    bad = b"{" + b"x" * 1_030_000  # longer than the client takes by default, not than the topic does
+    send(broker.address, "mixed", [(0, good, {}), (1, bad, {"trace": "7"}), (1, good, {})])
+    with pytest.raises(RecensionError, match="topic mixed: its dead letters would go to the topic itself"):
+        rc.spark.read_kafka(spark, FEED, broker.address, "mixed", dead_letters="mixed")
     given = rc.spark.read_kafka(spark, FEED, broker.address, "mixed", dead_letters="dead")
     found = rc.spark.stream(spark, FEED, {"feed": given}, shards=2)
     writing = rc.spark.write(found, history=tmp_path / "table", checkpoint=tmp_path / "checkpoint", **NOW)
@@ -135,7 +148,7 @@ def test_bad_messages_go_to_dead_letters(spark: Any, broker: Broker, tmp_path: P
     assert read(tmp_path / "table").payload.num_rows == 2
     assert rc.spark.metrics(writing).counts["feed"] == {"a message that cannot be read": 1}
     (letter,) = _letters(broker)
-    assert letter["value"] == b"{"
+    assert letter["value"] == bad
     facts = {name: letter["headers"][name] for name in ("trace", "_topic", "_partition", "_offset")}
     assert facts == {"trace": b"7", "_topic": b"mixed", "_partition": b"1", "_offset": b"0"}
     assert b"not JSON" in letter["headers"]["_error"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,8 +25,20 @@ kafka = pytest.importorskip(
     "confluent_kafka", reason="confluent-kafka is not installed: pip install 'recension[kafka]'"
 )
 
+kafka_admin = pytest.importorskip("confluent_kafka.admin")
+
 NUMBERED: dict[str, Any] = {"run": "_run", "sequence": ["_batch", "_seq"]}
 PLACES: dict[str, Any] = {"partition": "partition", "order": "offset"}
+
+
+def remake(broker: Any, topic: str, partitions: int) -> None:
+    """Delete a topic and make another of its name."""
+    admin = kafka_admin.AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics([topic])[topic].result()
+    end = time.monotonic() + 30
+    while topic in admin.list_topics(timeout=30).topics and time.monotonic() < end:
+        time.sleep(0.1)
+    broker.create_topic(topic, partitions)
 
 
 class Told(NamedTuple):
@@ -69,7 +82,12 @@ def query(source: Stream) -> Stream:
 def send(servers: str, topic: str, messages: Iterable[tuple[int, bytes, dict[str, str]]]) -> None:
     """Send messages to their partitions, in order, and wait until they are there."""
     failures: list[Any] = []
-    settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5}
+    settings = {
+        "bootstrap.servers": servers,
+        "enable.idempotence": True,
+        "linger.ms": 5,
+        "message.max.bytes": 2_000_000,
+    }
 
     def note(error: Any, message: Any) -> None:
         if error is not None:

@@ -15,22 +15,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, COUNT, KIND, RUN, SEQ
 from recension.core.formats.json_schema import has_json_form
-from recension.core.formats.messages import encode_rows, spread
+from recension.core.formats.messages import AROUND, encode_rows, find_too_long, refuse_too_long, spread
 from recension.core.rowhash import row_hash
 from recension.runners.spark.kafka.topics import SERVERS, Topics
+from recension.runners.spark.kafka.topics_read import refuse_loop, require_same_topics
 from recension.runners.spark.sinks.beginning import with_known_times
 from recension.runners.spark.sinks.checkpoint import (
     CheckpointFiles,
@@ -61,6 +62,10 @@ _MESSAGES: Final = pa.schema(
 _DDL: Final = "partition int, batch bigint, seq bigint, key binary, value binary"
 _CTI: Final = "cti"
 _EVENTS: Final = ("insert", "retract")
+_LONGEST: Final = "kafka.max.request.size"
+# What the client takes by default, and the memory for what it has not sent yet.
+_REQUEST: Final = 1_048_576
+_BUFFER: Final = 32 << 20
 # One producer a task, whose messages arrive in order and once, however often it has to send them.
 _PRODUCER: Final = {"kafka.enable.idempotence": "true", "kafka.acks": "all"}
 
@@ -111,10 +116,15 @@ def write_kafka(
     given = {**(options or {}), **_PRODUCER, SERVERS: servers}
     keys = (key,) if isinstance(key, str) else tuple(key)
     encoder = _checked_encoder(arrow_schema(sdf.schema), keys, partition)
+    refuse_loop(sdf, servers, topic)
     topics = Topics(spark, servers, given)
     if owner:
         require_owner(files, owner)
-    width = _claim_topic(files, topics, topic)
+    require_same_topics(sdf, files)
+    claimed = _claim_topic(spark, files, topics, topic, given)
+    width, longest = claimed.partitions, topics.longest(topic)
+    sizes = _sizes(longest)
+    encoder = replace(encoder, topic=topic, longest=int(given.get(_LONGEST, longest)))
     if owner:
         claim(files, owner)
     clear_unfinished_plan(files)
@@ -122,7 +132,7 @@ def write_kafka(
     def commit(frame: DataFrame, number: int) -> None:
         run = str(frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID))
         there = topics.partitions(topic)
-        _require_width(topic, width, there)
+        claimed.require(topics.id(topic), there)
         messages = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
         placed = messages.mapInArrow(encoder.spread_over(width, there).__call__, _DDL)
         # The stream's own session. Adaptive execution would make two jobs of the one.
@@ -131,7 +141,7 @@ def write_kafka(
         rows = placed.repartitionById(tasks, F.pmod(F.col("partition"), F.lit(tasks)))
         rows = rows.sortWithinPartitions("partition", "batch", "seq")
         rows = rows.select("partition", "key", "value", _headers(run).alias("headers"))
-        rows.write.format("kafka").options(**given).option("topic", topic).save()
+        rows.write.format("kafka").options(**{**sizes, **given}).option("topic", topic).save()
 
     started = sdf.writeStream.option("checkpointLocation", spark_address(checkpoint)).foreachBatch(commit)
     started = started.queryName(query_name) if query_name is not None else started
@@ -148,42 +158,86 @@ def _headers(run: str) -> Column:
     )
 
 
-def _claim_topic(files: CheckpointFiles, topics: Topics, topic: str) -> int:
+def _sizes(longest: int) -> dict[str, str]:
+    """Settings by which the client takes what the topic takes."""
+    room = max(longest, _REQUEST)
+    return {_LONGEST: str(room), "kafka.buffer.memory": str(max(_BUFFER, room))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """The topic of a checkpoint: over how many partitions events are spread, and which topic it is."""
+
+    topic: str
+    partitions: int
+    id: str | None = None
+
+    def require(self, now: str | None, there: int) -> None:
+        """Refuse another topic of that name."""
+        if self.id is not None and now is not None and now != self.id:
+            raise RecensionError(
+                f"topic {self.topic} was deleted and made anew: its id is {now}, and was {self.id}; start "
+                "with a new checkpoint"
+            )
+        if there < self.partitions:
+            raise RecensionError(
+                f"topic {self.topic}: has {there} partitions, and had {self.partitions} when this query "
+                "began: it is another topic of that name; start with a new checkpoint"
+            )
+
+
+def _claim_topic(
+    spark: SparkSession, files: CheckpointFiles, topics: Topics, topic: str, options: Mapping[str, str]
+) -> _Claimed:
     """Over how many partitions events are spread: as many as the topic had when the checkpoint was new.
 
     A checkpoint that writes elsewhere is refused, and one that was put back to an earlier state: what it
     would write again has numbers that readers have seen, and might be something else.
     """
-    there, text = topics.partitions(topic), files.text(NAME)
+    there, now, text = topics.partitions(topic), topics.id(topic), files.text(NAME)
     if text is None:
         if is_begun(files):
             raise RecensionError(
                 f"topic {topic}: this checkpoint has already written micro-batches elsewhere; a topic starts "
                 "with its query: use a new checkpoint"
             )
-        files.put(NAME, json.dumps({"topic": topic, "partitions": there}))
-        return there
+        files.put(NAME, json.dumps({"topic": topic, "partitions": there, "id": now}))
+        return _Claimed(topic, there, now)
     stored = json.loads(text)
     if stored["topic"] != topic:
         raise RecensionError(f"topic {topic}: this checkpoint writes to topic {stored['topic']}")
-    width, run = int(stored["partitions"]), query_of(files)
-    _require_width(topic, width, there)
-    written = None if run is None else topics.highest_batch(topic, run)
+    claimed, run = _Claimed(topic, int(stored["partitions"]), stored.get("id") or now), query_of(files)
+    claimed.require(now, there)
+    if claimed.id != stored.get("id"):  # the checkpoint is older than that it is noted
+        files.put(NAME, json.dumps({"topic": topic, "partitions": claimed.partitions, "id": now}))
+    written = None if run is None else _highest_batch(spark, topics, topic, run, options)
     planned = max((int(name) for name in files.names("offsets") if name.isdigit()), default=-1)
     if written is not None and written > planned:
         raise RecensionError(
             f"topic {topic}: has micro-batch {written} of this query, and the checkpoint only {planned}, "
             "since it was put back to an earlier state: start with a new topic and a new checkpoint"
         )
-    return width
+    return claimed
 
 
-def _require_width(topic: str, width: int, there: int) -> None:
-    if there < width:
-        raise RecensionError(
-            f"topic {topic}: has {there} partitions, and had {width} when this query began: it is another "
-            "topic of that name; start with a new checkpoint"
-        )
+def _highest_batch(
+    spark: SparkSession, topics: Topics, topic: str, run: str, options: Mapping[str, str]
+) -> int | None:
+    """The highest micro-batch of a run in a topic; where another wrote last, all messages are looked at."""
+    highest, others = topics.highest_batch(topic, run)
+    if not others:
+        return highest
+    read = spark.read.format("kafka").options(**options).option("assign", json.dumps({topic: others}))
+    rows = read.option("includeHeaders", "true").load().select("headers")
+
+    def header(name: str) -> Column:
+        found = F.filter("headers", lambda one: one["key"] == name)
+        return F.get(found, F.lit(0))["value"].cast("string")
+
+    of_run = rows.where(header(RUN) == run).agg(F.max(header(BATCH).cast("bigint")).alias("highest"))
+    (row,) = of_run.collect()
+    found = [batch for batch in (highest, row["highest"]) if batch is not None]
+    return max(found, default=None)
 
 
 def _checked_encoder(schema: pa.Schema, key: tuple[str, ...], partition: str | None) -> _Encoder:
@@ -214,9 +268,11 @@ class _Encoder:
     partition: str | None
     width: int = 1
     partitions: int = 1
+    topic: str = ""
+    longest: int = 1 << 31
 
     def spread_over(self, width: int, partitions: int) -> _Encoder:
-        return _Encoder(self.names, self.key, self.partition, width, partitions)
+        return replace(self, width=width, partitions=partitions)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         freeze_gc()
@@ -237,15 +293,28 @@ class _Encoder:
         if bool((is_cti | is_event).all()):
             names = [name for name in names if name != COUNT]
         partition, row = spread(is_cti, self._partitions(rows, is_event), self.partitions)
+        keys = self._keys(rows, is_event)
+        values = encode_rows(rows.select(names)).cast(pa.binary())
+        self._refuse_too_long(rows.select(names), values, keys)
         taken = pa.array(row)
         columns = [
             pa.array(partition, pa.int32()),
             rows.column(BATCH).take(taken),
             rows.column(SEQ).take(taken),
-            self._keys(rows, is_event).take(taken),
-            encode_rows(rows.select(names)).cast(pa.binary()).take(taken),
+            keys.take(taken),
+            values.take(taken),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=_MESSAGES)
+
+    def _refuse_too_long(self, rows: pa.RecordBatch, values: pa.Array, keys: pa.Array) -> None:
+        """Refuse a message that the topic would, whenever it is tried."""
+        payload = rows.select([name for name in rows.schema.names if not name.startswith("_")])
+        long = find_too_long(payload, values, keys, self.longest - AROUND)
+        if bool(long.any()):
+            at = int(long.argmax())
+            size = len(values[at].as_py())
+            advice = "leave columns out"
+            refuse_too_long(f"topic {self.topic}", rows.slice(at, 1), size, self.longest, advice)
 
     def _partitions(self, rows: pa.RecordBatch, is_event: Any) -> Any:
         """The partition of each event; 0 for all else."""

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.messages import (
+    AROUND,
     TOMBSTONE,
     MessageFormat,
 )
@@ -51,6 +52,8 @@ class MessageColumns(TopicColumns):
 
     dead_letters: str | None = None
     client: Mapping[str, str] = field(default_factory=dict)
+    longest: int = 0
+    """The longest message that the topic of dead letters takes."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,20 @@ def read_kafka(
     topics = Topics(spark, servers, given)
     partitions = sum(topics.partitions(name) for name in names)
     found = columns_of(plan, names, partitions, form, avro_schema, columns or {})
+    longest = 0
     if dead_letters is not None:
         _require_client()
+        if dead_letters in names:
+            raise RecensionError(
+                f"topic {dead_letters}: its dead letters would go to the topic itself, and be read again, "
+                "for ever; name another topic in dead_letters="
+            )
         topics.partitions(dead_letters)
-    client = {"bootstrap.servers": servers, **(client or {})}
-    read = MessageColumns(**found.__dict__, dead_letters=dead_letters, client=client)
+        longest = topics.longest(dead_letters)
+    sizes = {"message.max.bytes": str(min(max(longest, 1_000), 1_000_000_000))} if longest else {}
+    client = {"bootstrap.servers": servers, **sizes, **(client or {})}
+    longest = min(longest, int(client.get("message.max.bytes", longest)))
+    read = MessageColumns(**found.__dict__, dead_letters=dead_letters, client=client, longest=longest)
     frame = spark.readStream.format("kafka").options(**given).option("subscribe", ",".join(names)).load()
     return KafkaInput(frame, read, partitions)
 
@@ -215,6 +227,7 @@ class DeadLetters:
 
     def __init__(self, columns: MessageColumns) -> None:
         self._topic, self._config = columns.dead_letters, dict(columns.client)
+        self._longest = columns.longest
         self._producer: Any = None
         self._failure = ""
 
@@ -228,11 +241,16 @@ class DeadLetters:
             "_error": reason,
             **{f"_{part}": str(row[part]) for part in ("topic", "partition", "offset")},
         }
+        key, value = row["key"], row["value"]
         given = [(header["key"], header["value"]) for header in row["headers"] or ()]
+        size = sum(len(part or b"") for part in (key, value, *(text for _, text in given)))
+        size += sum(len(name) for name, _ in given)
+        if size + len(reason) + AROUND > self._longest:  # it stays where it is, and the letter says where
+            key, value, given, facts = None, None, [], {**facts, "_size": str(size)}
         headers = [*given, *((name, text.encode()) for name, text in facts.items())]
         while True:
             try:
-                self._producer.produce(self._topic, value=row["value"], key=row["key"], headers=headers)
+                self._producer.produce(self._topic, value=value, key=key, headers=headers)
                 return
             except BufferError:  # the client has as many as it takes
                 self._producer.poll(0.1)

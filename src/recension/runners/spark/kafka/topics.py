@@ -17,6 +17,8 @@ from recension.runners.spark.session import is_connect
 SETTING: Final = "kafka."
 SERVERS: Final = f"{SETTING}bootstrap.servers"
 _PATIENCE: Final = "30000"  # milliseconds
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+_DEFAULT: Final = 1_048_588
 _BYTES: Final = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
@@ -46,16 +48,50 @@ class Topics:
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has now."""
+        return int(self._describe(topic).partitions().size())
+
+    def id(self, topic: str) -> str | None:
+        """The id of a topic: one that is deleted and made anew has another. Old brokers give none."""
+        found = str(self._describe(topic).topicId())
+        return None if found == _NO_ID else found
+
+    def _describe(self, topic: str) -> Any:
         with self._errors(topic):
-            if self._admin is None:
-                self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map({}))
             names = self._jvm.java.util.ArrayList()
             names.add(topic)
-            found = self._admin.describeTopics(names).topicNameValues().get(topic).get()
-            return int(found.partitions().size())
+            return self._client().describeTopics(names).topicNameValues().get(topic).get()
 
-    def highest_batch(self, topic: str, run: str) -> int | None:
-        """The highest micro-batch of a run among the last messages of the topic's partitions."""
+    def longest(self, topic: str) -> int:
+        """The longest batch of messages, in bytes, that a topic takes; its default if it may not be asked."""
+        config = self._jvm.org.apache.kafka.common.config
+        asked = config.ConfigResource(getattr(config, "ConfigResource$Type").TOPIC, topic)
+        names = self._jvm.java.util.ArrayList()
+        names.add(asked)
+        try:
+            with self._errors(topic):
+                told = self._client().describeConfigs(names).all().get().get(asked)
+                return int(told.get("max.message.bytes").value())
+        except RecensionError as why:
+            if "AuthorizationException" in str(why):
+                return _DEFAULT
+            raise
+
+    def close(self) -> None:
+        """Leave the broker."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _client(self) -> Any:
+        if self._admin is None:
+            self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map({}))
+        return self._admin
+
+    def highest_batch(self, topic: str, run: str) -> tuple[int | None, list[int]]:
+        """The highest micro-batch of a run among the last messages of the topic's partitions.
+
+        And the partitions whose last message is of another run: what they have of this one is not known.
+        """
         places = self._jvm.java.util.ArrayList()
         for partition in range(self.partitions(topic)):
             places.add(self._jvm.org.apache.kafka.common.TopicPartition(topic, partition))
@@ -67,13 +103,13 @@ class Topics:
             finally:
                 consumer.close()
 
-    def _find_highest(self, consumer: Any, places: Any, run: str) -> int | None:
+    def _find_highest(self, consumer: Any, places: Any, run: str) -> tuple[int | None, list[int]]:
         first, last = consumer.beginningOffsets(places), consumer.endOffsets(places)
         consumer.assign(places)
         waited = {place for place in last if last[place] > first[place]}
         for place in last:
             consumer.seek(place, max(last[place] - 1, 0))
-        found: list[int] = []
+        found, others = list[int](), list[int]()
         # What was removed between the two questions never comes.
         for _ in range(30):
             if not waited:
@@ -85,7 +121,9 @@ class Topics:
                 headers = {header.key(): header.value() for header in record.headers().toArray()}
                 if headers.get(RUN) is not None and bytes(headers[RUN]).decode() == run:
                     found.append(int(bytes(headers[BATCH])))
-        return max(found, default=None)
+                else:
+                    others.append(int(record.partition()))
+        return max(found, default=None), others
 
     def _map(self, more: Mapping[str, str]) -> Any:
         made = self._jvm.java.util.HashMap()

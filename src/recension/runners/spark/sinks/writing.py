@@ -83,6 +83,14 @@ class TableSink(Protocol):
         """Commit what the tasks say they have written, as a whole; `hold` must hold the table."""
 
 
+def require_same_topics(sdf: DataFrame, files: CheckpointFiles) -> None:
+    """Refuse Kafka topics that are no longer those of the checkpoint."""
+    # Loaded late: what writes to Kafka needs this module.
+    from recension.runners.spark.kafka import topics_read
+
+    topics_read.require_same_topics(sdf, files)
+
+
 def write(
     sdf: DataFrame,
     *,
@@ -126,6 +134,7 @@ def write(
     if owner:
         require_owner(files, owner)
     _check_owner(sinks, sdf, files)
+    require_same_topics(sdf, files)
     if owner:
         claim(files, owner)
         note_tables(files, {"changelog": changelog, "history": history, "record": record})

@@ -21,7 +21,10 @@ from recension.runners.metrics import Metrics, dropped_count, late_count
 
 _NAME: Final = "recension"
 _pipelines: Final = count()
-_NOW: Final = ("cti", "state_rows", "state_bytes", "inputs", "is_halted", "partitions", "held_back_by")
+_NOW: Final = (
+    *("cti", "state_rows", "state_bytes", "inputs", "is_halted"),
+    *("partitions", "held_back_by", "contradictions"),
+)
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
 STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
 _SUMS: Final = tuple(f.name for f in fields(Metrics) if f.name not in ("name", "warnings", *_NOW))
@@ -272,3 +275,4 @@ def _merge_state(latest: dict[OperatorKey, Metrics], key: OperatorKey, values: M
     now.state_rows += values["state_rows"]
     now.state_bytes += values["state_bytes"]
     now.is_halted |= values["is_halted"]
+    now.contradictions = dict(Counter(now.contradictions) + Counter(values["contradictions"]))
