@@ -178,3 +178,20 @@ def test_times_are_shown_in_the_zone_of_the_data(
 ) -> None:
     rc.run(s, {"s": timed_table(pa.array([0], pa.timestamp("us", zone)))}).show()
     assert capsys.readouterr().out.splitlines()[1].startswith(expected)
+
+
+def test_what_is_shifted_out_of_time_is_dropped_and_counted() -> None:
+    session = rc.session(s.shift(10))
+    last = rc.FOREVER - 8
+    lost = [rc.Insert(A, last, last + 3), rc.Insert(A, last)]
+    session.push("s", [rc.Insert(A, 5, 9), *lost, rc.Insert(A, last - 12, last + 3)])
+    result = session.read()
+    assert [(event.vs, event.ve) for event in result.history().to_events()] == [
+        (15, 19),
+        (last - 2, rc.FOREVER),
+    ]
+    ((reason, dropped),) = result.dropped["shift by 10"]
+    assert reason == "moved beyond the ends of time"
+    assert dropped.to_elements() == lost
+    session.push("s", [rc.Retract(A, last, last + 3, last), rc.Insert(A, 5, 9)])
+    assert session.counts()["shift by 10"] == {reason: 2}
