@@ -23,7 +23,6 @@ from recension.operators.base import Operator, Orphans, Output
 from recension.operators.changes import changes
 from recension.operators.lifetimes import Lifetime
 
-
 BEYOND_TIME: Final = "moved beyond the ends of time"
 
 
