@@ -21,7 +21,7 @@ from recension.core.batch import INSERT, RETRACT, EventBatch, Index, Mask, new_e
 from recension.core.change_log import Change
 from recension.core.netting import distinct, rank_in_group
 from recension.core.rowhash import combine, row_hash
-from recension.core.ticks import Ticks
+from recension.core.ticks import FOREVER, Ticks
 from recension.operators.base import Chunks, Output
 from recension.operators.changes import changes
 from recension.operators.lmerge.in3t import FrozenEvents, In3t
@@ -104,6 +104,10 @@ class R4(IndexedMerge):
         rows = known[shown]
         vs, ve = batch.vs[rows], batch.ve[rows]
         return changes(vs, vs, ve, take_ascending(batch.payload, rows)) if len(rows) else self._nothing
+
+    def holds_endless(self, port: int) -> bool:
+        events = self._index.events.rows()
+        return bool((self._index.count(port)[events][self._index.events["ve"][events] == FOREVER] > 0).any())
 
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """The leading input's stable passes over all that start before it."""
