@@ -15,7 +15,7 @@ POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 9)), unique=True,
 
 
 @pytest.mark.parametrize("least", [0, 1_000], ids=["marked", "searched for"])
-@given(known=POINTS, steps=POINTS)
+@given(known=POINTS, steps=POINTS.filter(bool))
 def test_end_points_and_steps_side_by_side(
     least: int, known: list[tuple[int, int]], steps: list[tuple[int, int]]
 ) -> None:

@@ -71,6 +71,8 @@ def test_a_float_beyond_a_narrower_one_is_refused(beyond: float) -> None:
             computed("float64", narrow, values)
     with pytest.raises(StreamError, match="does not fit in"):
         computed("int64", X.cast("float16"), [70_000])
+    with pytest.raises(StreamError, match="does not fit in"):
+        computed("uint16", X.cast("float16"), [65_535])
 
 
 @pytest.mark.parametrize(("unit", "last"), [("ns", dt.date(2262, 4, 11)), ("us", dt.date.max)])

@@ -178,3 +178,45 @@ def test_times_are_shown_in_the_zone_of_the_data(
 ) -> None:
     rc.run(s, {"s": timed_table(pa.array([0], pa.timestamp("us", zone)))}).show()
     assert capsys.readouterr().out.splitlines()[1].startswith(expected)
+
+
+def test_what_is_shifted_out_of_time_is_dropped_and_counted() -> None:
+    session = rc.session(s.shift(10))
+    last = rc.FOREVER - 8
+    lost = [rc.Insert(A, last, last + 3), rc.Insert(A, last)]
+    session.push("s", [rc.Insert(A, 5, 9), *lost, rc.Insert(A, last - 12, last + 3)])
+    result = session.read()
+    assert [(event.vs, event.ve) for event in result.history().to_events()] == [
+        (15, 19),
+        (last - 2, rc.FOREVER),
+    ]
+    ((reason, dropped),) = result.dropped["shift by 10"]
+    assert reason == "moved beyond the ends of time"
+    assert dropped.to_elements() == lost
+    session.push("s", [rc.Retract(A, last, last + 3, last), rc.Insert(A, 5, 9)])
+    assert session.counts()["shift by 10"] == {reason: 2}
+
+
+@pytest.mark.parametrize("speculate", ["eager", "ordered", "perfect"])
+@pytest.mark.parametrize("case", ["R0", "R2", "R3", "R3-", "R4"])
+def test_an_end_that_windows_above_a_merge_cannot_take_changes_nothing(case: Any, speculate: Any) -> None:
+    windows = rc.merge(s, r, case=case).tumbling(5)
+    session = rc.session(windows.agg(n=rc.count(), speculate=speculate))
+    for source in "sr":
+        session.push(source, [rc.Insert(A, 2)])
+    session.advance("s", 3)
+    before = session.history().to_events()
+    for end in (lambda: session.advance("s", rc.FOREVER), session.close):
+        with pytest.raises(rc.RecensionError, match="name a last start with until="):
+            end()
+    session.push("r", [rc.Cti(3)])
+    assert session.history().to_events() == before
+
+
+@pytest.mark.parametrize("case", ["R3", "R3-", "R4"])
+def test_a_merge_of_events_that_end_may_end(case: Any) -> None:
+    session = rc.session(rc.merge(s, r, case=case).tumbling(5).agg(n=rc.count(), speculate="eager"))
+    session.push("s", [rc.Insert(A, 2), rc.Retract(A, 2, rc.FOREVER, 4)])
+    session.push("r", [rc.Insert(A, 2)])
+    session.advance("s", rc.FOREVER)
+    assert [(event.vs, event.ve) for event in session.history().to_events()] == [(0, 5)]

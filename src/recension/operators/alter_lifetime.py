@@ -2,7 +2,8 @@
 
 Assumes     a valid physical stream.
 Guarantees  the output history is the altered input history, after every batch; a change that leaves the
-            output as it was is not passed on, and a removal stays a removal (rulings D1–D3).
+            output as it was is not passed on, and a removal stays a removal (rulings D1–D3). An event that is
+            shifted out of time is dropped and counted.
 State       none.
 Cost        O(n) in the batch.
 Source      Consistency Sensitive Streaming Operators in CEDR, §4.2, as corrected by rulings D1–D7.
@@ -11,6 +12,7 @@ Source      Consistency Sensitive Streaming Operators in CEDR, §4.2, as correct
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,8 @@ from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.base import Operator, Orphans, Output
 from recension.operators.changes import changes
 from recension.operators.lifetimes import Lifetime
+
+BEYOND_TIME: Final = "moved beyond the ends of time"
 
 
 class AlterLifetime(Operator):
@@ -36,16 +40,25 @@ class AlterLifetime(Operator):
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if bool((batch.kind == INSERT).all()):
             start, end = self._alter(batch.vs, batch.ve)
+            self._count_lost(batch, end <= start)
             return _make_changes(start, start, end, batch.payload, end > start)
         was, now = old_end(batch), new_end(batch)
         # "Not there" has no lifetime to alter: it starts and ends where the event it turns into starts.
         is_new, is_gone = was == batch.vs, now == batch.vs
         old_start, old = self._alter(batch.vs, np.where(is_new, now, was))
         new_start, new = self._alter(batch.vs, np.where(is_gone, was, now))
+        self._count_lost(batch, is_new & (new <= new_start))
         old, new = np.where(is_new, old_start, old), np.where(is_gone, new_start, new)
         if bool((old_start == new_start).all()):
             return _make_changes(new_start, old, new, batch.payload, old != new)
         return _make_moves(old_start, old, new_start, new, batch.payload)
+
+    def _count_lost(self, batch: EventBatch, is_empty: Mask) -> None:
+        """Events that would begin or end beyond time are dropped, and counted."""
+        if self._lifetime.may_leave_time and bool(is_empty.any()):
+            lost = batch.filter(is_empty)
+            self._counts[BEYOND_TIME] += len(lost)
+            self._dropped.append((BEYOND_TIME, lost))
 
     def _alter(self, vs: Ticks, ve: Ticks) -> tuple[Ticks, Ticks]:
         start = self._lifetime.start(vs, ve)

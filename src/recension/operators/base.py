@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -82,6 +82,14 @@ class Operator(ABC):
     def on_clock(self, now: int) -> Output:
         """The wall clock shows ``now``, in microseconds: the time of all that comes next."""
         return self.emit(self.out_cti)
+
+    def ends_with(self, ports: Collection[int], inputs: int) -> bool:
+        """Does its output end when these ports have ended, of so many inputs?"""
+        return len(ports) == inputs
+
+    def is_endless_after(self, ports: Collection[int]) -> bool:
+        """Will it show an event that never ends if these ports end now? Asked where it still has rows."""
+        return self.is_endless()
 
     def look(self, port: int, batch: EventBatch) -> EventBatch | None:
         """Raise what `on_batch` would raise of a row by itself; nothing changes.

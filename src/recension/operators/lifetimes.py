@@ -27,6 +27,8 @@ class Lifetime(ABC):
 
     keeps_retractions: ClassVar[bool] = False
     """Does a retraction become a retraction or nothing, never an insert?"""
+    may_leave_time: ClassVar[bool] = False
+    """Is "never" what lies beyond the ends of time, and nothing else?"""
 
     @abstractmethod
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
@@ -53,6 +55,7 @@ class Shift(Lifetime):
     delta: int
 
     keeps_retractions = True
+    may_leave_time = True
 
     def start(self, vs: Ticks, ve: Ticks) -> Ticks:
         return add(vs, self.delta)

@@ -66,11 +66,12 @@ def check_end(steps: Iterable[tuple[int, Operator, Sequence[int]]], ended: Colle
     """
     known, endless = set(ended), set[int]()
     for number, operator, inputs in steps:
-        if known.issuperset(inputs):
+        ended = [port for port, i in enumerate(inputs) if i in known]
+        if operator.ends_with(ended, len(inputs)):
             operator.check_end()
             if not (operator.changes_on_cti and operator.state_rows()):
                 known.add(number)
-            elif operator.is_endless():
+            elif operator.is_endless_after(ended):
                 endless.add(number)
         elif endless.intersection(inputs):
             operator.refuse_endless()

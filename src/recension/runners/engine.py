@@ -93,9 +93,12 @@ class Engine:
             ports = [port for port, i in enumerate(vertex.inputs) if i in coming]
             if operator is None or len(ports) != 1:
                 continue
+            port, i = ports[0], vertex.inputs[ports[0]]
+            if not self._feedback.wants_all((number, port), i):
+                continue
             started = time.perf_counter()
             with _named_errors(vertex):
-                found = operator.look(ports[0], coming[vertex.inputs[ports[0]]])
+                found = operator.look(port, coming[i])
             self._metrics[number].seconds += time.perf_counter() - started
             if found is not None:
                 coming[number] = found
@@ -138,9 +141,7 @@ class Engine:
 
     def check_end(self, sources: Collection[int]) -> None:
         """Raise what an operator would raise if these sources ended, where it is certain; nothing changes."""
-        check_end(
-            ((number, one, [i for i in inputs if i >= 0]) for number, one, inputs in self._steps()), sources
-        )
+        check_end(self._steps(), sources)
 
     def _steps(self) -> list[tuple[int, Operator, Sequence[int]]]:
         """The operators that run, in order, each with its number and the numbers of its inputs."""

@@ -46,11 +46,15 @@ class Feedback:
         for number in self._outputs:
             self._readers.setdefault(number, []).append((OUTSIDE, number))
 
+    def wants_all(self, edge: Edge, number: int) -> bool:
+        """May everything matter to a reader of what a vertex gives?"""
+        return self._wanted.get(edge, BEGINNING) == BEGINNING or not self._vertices[number].is_shrink_only
+
     def keep_wanted(self, edge: Edge, number: int, flow: Flow) -> Flow:
         """What may matter to a reader of what a vertex gives."""
-        since = self._wanted.get(edge, BEGINNING)
-        if since == BEGINNING or not self._vertices[number].is_shrink_only:
+        if self.wants_all(edge, number):
             return flow
+        since = self._wanted[edge]
         kept = [batch.filter((batch.ve >= since) | ~batch.is_data()) for batch in flow.batches]
         return replace(flow, batches=kept)
 

@@ -124,6 +124,9 @@ class Fallback(LogicalMerge):
     def open_events_by_port(self) -> Holdings:
         return self._merge.open_events_by_port()
 
+    def holds_endless(self, port: int) -> bool:
+        return self._merge.holds_endless(port)
+
     def state_rows(self) -> int:
         return self._merge.state_rows()
 

@@ -9,14 +9,14 @@ Source      Physically Independent Stream Merging, §III-B, §V-B and §V-D; rul
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, Index, Mask, concat, take_rows
+from recension.core.batch import EventBatch, Index, Mask, concat, new_end, take_rows
 from recension.core.errors import RecensionError, StreamError
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import kind_in_messages
@@ -177,6 +177,19 @@ class LogicalMerge(Operator):
     @abstractmethod
     def advance(self) -> Output:
         """Let inputs join whose time has come, and emit what their stables allow."""
+
+    def ends_with(self, ports: Collection[int], inputs: int) -> bool:
+        """The input that has come furthest decides."""
+        return not set(ports).isdisjoint(self.inputs.joined_ports())
+
+    def is_endless_after(self, ports: Collection[int]) -> bool:
+        """What an input holds when it ends is what there is."""
+        return any(map(self.holds_endless, set(ports).intersection(self.inputs.joined_ports())))
+
+    def holds_endless(self, port: int) -> bool:
+        """Does an input have an event that never ends, as far as is known?"""
+        held = (one.events for one in self.open_events_by_port() if one.port == port)
+        return any(bool((new_end(events) == FOREVER).any()) for events in held)
 
     def on_attach(self, port: int) -> None:
         """Make room for one more input."""

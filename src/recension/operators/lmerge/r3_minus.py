@@ -61,6 +61,10 @@ class R3Minus(IndexedMerge):
         vs, rows = vs[shown], changed.row[shown]
         return changes(vs, vs, changed.end[shown], take_ascending(batch.payload, rows))
 
+    def holds_endless(self, port: int) -> bool:
+        own = self._indexes[port]
+        return bool((own.ends(OUT)[own.all_nodes()] == FOREVER).any())
+
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         out, own = self._indexes[OUT], self._indexes[leader]
         nodes = self._queue.freeze(t, out.nodes)

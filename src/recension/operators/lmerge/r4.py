@@ -118,6 +118,10 @@ class R4(IndexedMerge):
         vs, ve = batch.vs[rows], batch.ve[rows]
         return changes(vs, vs, ve, take_ascending(batch.payload, rows)) if len(rows) else self._nothing
 
+    def holds_endless(self, port: int) -> bool:
+        events = self._index.events.rows()
+        return bool((self._index.count(port)[events][self._index.events["ve"][events] == FOREVER] > 0).any())
+
     def pass_over(self, leader: int, t: int) -> list[EventBatch]:
         """The leading input's stable passes over all that start before it."""
         frozen = self._index.freeze(t)

@@ -26,6 +26,7 @@ from recension.operators.windowed.index import WindowIndex
 _DIGITS: Final = 53
 _MANY: Final = 21
 """Two to this power is how many numbers may be in a sum."""
+_PART: Final = 1 << 13
 _HELD: Final = 104
 """So many digits of a sum pairs hold exactly, whatever is added or taken back."""
 
@@ -79,13 +80,9 @@ class FloatLanes:
         ]
 
     def _split_numbers(self, windows: list[Window], numbers: Floats) -> list[Floats]:
-        if not len(numbers):
-            return [numbers]
-        size = np.abs(numbers)
-        largest = float(size.max())
+        least, largest = _sizes(numbers)
         if largest == 0.0:
             return [numbers]
-        least = float(size.min()) or float(size.min(where=size > 0, initial=largest))
         lane = _find_lane(windows, _window_of(int(np.frexp(least)[1]), int(np.frexp(largest)[1])))
         if lane is not None:
             return [np.zeros_like(numbers)] * lane + [numbers]
@@ -104,6 +101,18 @@ class FloatLanes:
             is_used = bool(len(numbers))
             found.append((_last_digit(numbers), int(np.frexp(numbers)[1].max())) if is_used else _UNUSED)
         return found
+
+
+def _sizes(numbers: Floats) -> tuple[float, float]:
+    """The least size of a number that is not 0, and the greatest; in parts that fit in the nearest memory."""
+    least, largest, room = np.inf, 0.0, np.empty(min(len(numbers), _PART))
+    for start in range(0, len(numbers), _PART):
+        part = numbers[start : start + _PART]
+        size = np.abs(part, out=room[: len(part)])
+        largest = max(largest, float(size.max()))
+        own = float(size.min())
+        least = min(least, own if own > 0.0 else float(size.min(where=size > 0.0, initial=np.inf)))
+    return least, largest
 
 
 def _window_of(least: int, greatest: int) -> Window:

@@ -81,8 +81,8 @@ def cast(value: Value, kind: pa.DataType) -> Value:
 
 def _may_grow_infinite(of: pa.DataType, kind: pa.DataType) -> bool:
     """Has it numbers beyond those of this type of floats?"""
-    is_number = pa.types.is_floating(of) or pa.types.is_integer(of)
-    is_wider = is_number and of.bit_width > kind.bit_width
+    is_wider = pa.types.is_floating(of) and of.bit_width > kind.bit_width
+    is_wider |= pa.types.is_integer(of) and of.bit_width >= kind.bit_width
     return bool(kind.bit_width < 64 and (is_wider or pa.types.is_decimal(of)))
 
 
