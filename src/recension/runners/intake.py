@@ -412,7 +412,7 @@ class Intake:
             return named
         own = {*schema.names}.difference(named.shown)
         is_history = named.vs not in own and {VS, VE} <= own
-        return TimeColumns() if KIND in schema.names or is_history else named
+        return named.ours if KIND in schema.names or is_history else named
 
     def _kind(self, kind: TimeKind) -> TimeKind:
         """The kind of times to write in messages: that of the data, or what is known so far."""

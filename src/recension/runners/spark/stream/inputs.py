@@ -132,6 +132,7 @@ def _open_stream(source: Source, folder: Path) -> StreamReader:
         schema=source.columns,
         start=source.start,
         end=source.end,
+        times=source.unit or source.times,
         places=source.sub_streams,
         envelopes=envelopes_of(source),
     )
@@ -223,7 +224,7 @@ def read_frame(
         )
     names = frame.columns
     is_stream = KIND in names
-    times = TimeColumns() if is_stream else source.time_columns
+    times = source.time_columns.ours if is_stream else source.time_columns
     kept = [n for n in names if n in {*CONTROL, times.vs, times.ve, *source.columns.names}]
     wanted = {name.lower() for name in kept}
     refuse_ambiguous(frame.sparkSession, [n for n in names if n.lower() in wanted], source.name)
