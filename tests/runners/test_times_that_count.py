@@ -71,6 +71,36 @@ def test_counts_beyond_all_dates_are_of_another_unit(tmp_path: Path) -> None:
             rc.run(source, {"s": data})
 
 
+@pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1_000)])
+def test_what_looks_like_an_epoch_is_refused_where_seconds_are_measured(
+    unit: str, per_second: int, tmp_path: Path
+) -> None:
+    """31 hours would be in one window of a minute; nobody would see it."""
+    frame = pd.DataFrame({"at": [one * per_second for one in SECONDS], "until": None, "x": [1, 2]})
+    frame["until"] = frame["at"] + per_second
+    first = SECONDS[0] * per_second
+    said = rf"s: column at: {first} is 1970-.* microseconds and 2024-01-01 00:00:00 if .*'{unit}'"
+    ticks = rc.source("s", {"x": "int64"}, start="at", end="until")
+    minutes: list[Any] = [
+        ticks.tumbling("1m").agg(n=rc.count()),
+        ticks.sessions(dt.timedelta(seconds=5)).agg(n=rc.count()),
+        ticks.where(rc.col("x") > 0).set_duration("10s"),
+        ticks.advance_time("30s"),
+    ]
+    for query in minutes:
+        for data in doors(frame, None, tmp_path).values():
+            with pytest.raises(rc.RecensionError, match=said) as caught:
+                rc.run(query, {"s": data})
+            assert "\n" not in str(caught.value)
+    for query in (ticks, ticks.tumbling(60_000).agg(n=rc.count()), ticks.agg(n=rc.count())):
+        for data in doors(frame, None, tmp_path).values():
+            assert len(rc.run(query, {"s": data}).history())
+    meant = rc.source("s", {"x": "int64"}, start="at", end="until", times="ticks").tumbling("1m")
+    assert len(rc.run(meant.agg(n=rc.count()), {"s": frame}).history())
+    others = frame.assign(at=[5, SECONDS[0] * per_second])
+    assert len(rc.run(minutes[0], {"s": others.assign(until=others["at"] + 1)}).history())
+
+
 def test_control_columns_and_keyed_rows_count_too() -> None:
     source = rc.source("s", {"x": "int64"}, times="ms")
     rows = pa.table({"_kind": ["insert", "cti"], "_vs": [1000, 2000], "_ve": [3000, None], "x": [1, None]})
@@ -95,13 +125,14 @@ def test_the_command_reads_them_as_the_query_says(tmp_path: Path, capsys: pytest
 def test_a_text_without_a_zone_is_in_utc_if_the_times_are_said_to_be(form: str, tmp_path: Path) -> None:
     times = ["2024-01-01T00:00:00", "2024-01-01T05:00:00Z"]
     frame = pd.DataFrame({"at": times, "until": ["2024-01-02", None], "x": [1, 2]})
-    for declared in ("timestamp[us, UTC]", "timestamp[us]", "timestamp[us, Europe/Paris]"):
+    kinds = [pa.timestamp("us", zone) for zone in ("UTC", None, "Europe/Paris")]
+    for declared in kinds:
         source = rc.source("s", {"x": "int64"}, start="at", end="until", times=declared)
         frame.to_csv(tmp_path / "a.csv", index=False)
         frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
         file, columns = tmp_path / f"a.{form}", source.plan.schema
-        data = open_stream(file, schema=columns, start="at", end="until", times=source.plan.times)
-        if "UTC" not in declared:
+        data = open_stream(file, schema=columns, start="at", end="until", times=declared)
+        if declared.tz != "UTC":
             with pytest.raises(rc.RecensionError, match="without a zone"):
                 rc.run(source, {"s": data})
             continue
