@@ -124,8 +124,8 @@ class Source(Leaf):
                 "source: times are 'int64' ticks or timestamps, as in times='timestamp[us, UTC]', "
                 f"not {self.times}"
             )
-        if self.unit is not None and self.times != AWARE:
-            raise SchemaError(f"source: unit={self.unit!r} is about times in UTC")
+        if self.unit is not None and self.times not in (None, AWARE):
+            raise SchemaError(f"source: unit={self.unit!r} is about times in UTC, not {self.times}")
         self._check_partitions()
         super().__post_init__()
 
@@ -162,6 +162,8 @@ class Source(Leaf):
         """The kind of its times as its owner says it, or as the types of its time columns do."""
         if self.times is not None:
             return kind_of_column(self.times)
+        if self.unit is not None:
+            return AWARE
         named = (name for name in (self.start, self.end) if name in self.columns.names)
         return next((kind_of_column(self.columns.field(name).type) for name in named), None)
 
