@@ -38,6 +38,15 @@ def ask(server: InspectorServer, path: str, host: str | None = None, method: str
     return answer
 
 
+@pytest.mark.parametrize("address", ["http://[", "http://[::1/x"])
+def test_what_is_no_address_is_refused(
+    address: str, served: InspectorServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(served, address, "anyone").status == 400
+    assert ask(served, f"/{served.secret}/data").status == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_it_answers_only_who_knows_the_address(served: InspectorServer) -> None:
     root = f"/{served.secret}/"
     assert ask(served, root).status == 200

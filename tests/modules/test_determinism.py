@@ -184,3 +184,47 @@ def test_what_is_deterministic_is_as_ever(module: Any) -> None:
     for windowed in (S.hopping(6, 3), S.group_by("k").snapshot()):
         query = windowed.apply(module) if module.yields_rows else windowed.agg(a=module())
         assert_equivalent(_run(query, verify_modules=True), _run(query))
+
+
+def _moody_row(row: Any) -> dict[str, Any]:
+    return {"n": row["v"] + next(TICKS)}
+
+
+def _moody_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"n": [next(TICKS)] * batch.num_rows})
+
+
+def _moody_pairs(before: pa.RecordBatch, after: pa.RecordBatch) -> list[bool]:
+    return [next(TICKS) % 2 == 0] * after.num_rows
+
+
+def _every_pair(before: pa.RecordBatch, after: pa.RecordBatch) -> list[bool]:
+    return [True] * after.num_rows
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: S.map(_moody_row, {"n": "int64"}, per_row=True), "_moody_row.*is not deterministic"),
+        (lambda: S.map(_moody_batch, {"n": "int64"}), "_moody_batch.*is not deterministic"),
+        (
+            lambda: S.group_by("k").apply(lambda g: g.map(_moody_row, {"n": "int64"}, per_row=True)),
+            "_moody_row.*is not deterministic",
+        ),
+        (lambda: S.coalesce("v", equivalence=_moody_pairs), "equivalence _moody_pairs.*is not determin"),
+        (
+            lambda: S.coalesce("v", equivalence=_moody_pairs, window=rc.range(8, 4)),
+            "equivalence _moody_pairs.*is not deterministic",
+        ),
+    ],
+)
+def test_maps_and_equivalences_are_called_twice_too(build: Callable[[], Any], said: str) -> None:
+    with pytest.raises(RecensionError, match=said):
+        _run(build(), verify_modules=True)
+
+
+def test_maps_and_equivalences_that_say_the_same_run_as_ever() -> None:
+    double = S.map(lambda row: {"n": 2 * row["v"]}, {"n": "int64"}, per_row=True)
+    counts = S.agg(n=rc.count())
+    for query in (double, counts.coalesce("n", equivalence=_every_pair)):
+        assert_equivalent(_run(query, verify_modules=True), _run(query))

@@ -77,10 +77,10 @@ def session(
 
     Common steps of the queries are computed once. ``clock`` returns microseconds since 1970; queries that use
     the wall clock read it at every push and read, and at ``tick()``. ``verify_modules`` calls every
-    user-defined module twice. The history of each answer is kept for ``session.history()`` until it has more
-    than ``history_limit`` events; with None it has no limit, with 0 it is not kept. ``keep`` says how far
-    back ``session.history(as_of=...)`` can look, by the clock: the session keeps its output for that long,
-    with its time.
+    user-defined module and function twice. The history of each answer is kept for ``session.history()`` until
+    it has more than ``history_limit`` events; with None it has no limit, with 0 it is not kept. ``keep`` says
+    how far back ``session.history(as_of=...)`` can look, by the clock: the session keeps its output for that
+    long, with its time.
 
     ``memory`` bounds how much of the state is in memory (``"512MB"``, ``"2GiB"``). The rest is in files in
     the directory ``spill``, by default the directory for temporary files; work on it is slower.

@@ -16,7 +16,8 @@ from recension.api.lifetime import JoinMethods, LifetimeMethods
 from recension.api.span import SpanMethods
 from recension.api.windows import WindowedStream
 from recension.core.errors import RecensionError, TimeError
-from recension.core.ticks import DurationLike, TimeLike, duration, instant
+from recension.core.formats.columns import kind_and_unit
+from recension.core.ticks import DurationLike, TimeLike, TimeUnit, duration, instant
 from recension.core.validity import Policy
 from recension.plan.keyed import ChangesByKey, RestateByKey, RowSource
 from recension.plan.module_window import WindowKind
@@ -94,7 +95,9 @@ def source(
     times
         The type of its times: ``"int64"`` ticks or timestamps, as in ``"timestamp[us, UTC]"``. ``rc.start()``
         and ``rc.end()`` have this type. Without it, they are timestamps if the columns ``start`` and ``end``
-        are, otherwise ticks.
+        are, otherwise ticks. ``"s"``, ``"ms"`` or ``"us"``: integers in columns of times count seconds,
+        milliseconds or microseconds since 1970, and are timestamps in UTC; ``"ticks"`` is the same as
+        ``"int64"``.
 
     key
         The columns that identify a record: each row then replaces the record of its key, with its interval.
@@ -145,21 +148,30 @@ def source(
     """
     declared = NOTHING_KNOWN if properties is None else properties
     columns, begin = schema_of(schema, "source"), int(instant(since))
-    kind = None if times is None else type_of(times, "source, times")
+    kind, unit = _kind_and_unit(times, "source, times")
     parts = _partition_fields("source", partition, order, partitions, idle, run, sequence)
     if key is None:
         for option, given in (("version", version), ("deleted", deleted), ("forget", forget)):
             if given is not None:
                 raise RecensionError(f"source: {option}= needs a key= as well")
-        below = Source(name, columns, start, end, declared, on_violation, external_ctis, begin, kind, **parts)
-        return Stream(below)
+        parts |= {"times": kind, "unit": unit}
+        return Stream(
+            Source(name, columns, start, end, declared, on_violation, external_ctis, begin, **parts)
+        )
     if external_ctis or properties is not None:
         raise RecensionError("source: a keyed source has no external_ctis= and no properties=: it takes rows")
     rows, ordered_by = _row_columns(columns, version, deleted, "source")
     forgets = None if forget is None else _require_length(duration(forget))
-    below = RowSource(name, rows, start, end, on_violation=on_violation, times=kind, **parts)
+    below = RowSource(name, rows, start, end, on_violation=on_violation, times=kind, unit=unit, **parts)
     keys = key_names(key, "source(key=)")
     return Stream(RestateByKey(below, columns, keys, ordered_by, deleted, forgets))
+
+
+def _kind_and_unit(times: IntoType | None, where: str) -> tuple[pa.DataType | None, TimeUnit | None]:
+    """What ``times=`` says: the kind of times, and what integers count."""
+    if times is None or (isinstance(times, str) and times in ("s", "ms", "us", "ticks")):
+        return kind_and_unit(times)
+    return type_of(times, where), None
 
 
 def changes(
@@ -209,10 +221,10 @@ def changes(
     12   ∞    1   sent
     """
     columns = schema_of(schema, "changes")
-    kind = None if times is None else type_of(times, "changes, times")
+    kind, unit = _kind_and_unit(times, "changes, times")
     rows, ordered_by = _row_columns(columns, version, deleted, "changes")
     parts = _partition_fields("changes", partition, partition_order, partitions, idle, run, sequence)
-    below = RowSource(name, rows, start, on_violation=on_violation, times=kind, **parts)
+    below = RowSource(name, rows, start, on_violation=on_violation, times=kind, unit=unit, **parts)
     keys = key_names(key, "changes(key=)")
     return Stream(ChangesByKey(below, columns, keys, ordered_by, deleted, order))
 

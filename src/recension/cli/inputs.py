@@ -105,6 +105,7 @@ def open_inputs(
             schema=known[name].columns,
             start=known[name].start,
             end=known[name].end,
+            times=known[name].unit or known[name].times,
             is_timeless=known[name].time_columns.is_timeless,
             closes_once=known[name].closes_once,
             envelopes=envelopes_of(known[name]),

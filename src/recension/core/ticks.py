@@ -10,11 +10,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recension.core.errors import TimeError
 from recension.core.time_kind import NAIVE, Instant, kind_in_zone, of_kind
@@ -279,6 +280,28 @@ def floor(times: Ticks, step: int, offset: int = 0) -> Ticks:
 def _is_end(times: Ticks) -> npt.NDArray[np.bool_]:
     ends: npt.NDArray[np.bool_] = (times == FOREVER) | (times == BEGINNING)
     return ends
+
+
+TimeUnit: TypeAlias = Literal["s", "ms", "us"]
+"""What the integers of a column count since 1970."""
+_YEAR_10000: Final = 253_402_300_800_000_000
+TICKS_PER: Final[dict[TimeUnit, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def from_counts(counts: pa.Array, unit: TimeUnit) -> pa.Array:
+    """The ticks of integers that count seconds, milliseconds or microseconds; the ends of time stay."""
+    at_ends = pc.is_in(counts, pa.array([BEGINNING, FOREVER]))
+    ticks = pc.multiply_checked(pc.if_else(at_ends, pa.scalar(0, pa.int64()), counts), TICKS_PER[unit])
+    at = pc.index(pc.greater_equal(pc.abs(ticks), _YEAR_10000), True).as_py()
+    if at >= 0:
+        raise pa.ArrowInvalid(f"{counts[at].as_py()} {unit} since 1970 are beyond the year 9999")
+    return pc.if_else(at_ends, counts, ticks)
+
+
+def ticks_from_column(column: pa.Array, name: str, unit: TimeUnit | None) -> pa.Array:
+    """`from_arrow`, where integers may count something else."""
+    ticks = from_arrow(column, name)
+    return ticks if unit is None or not pa.types.is_integer(column.type) else from_counts(ticks, unit)
 
 
 def from_arrow(column: pa.Array, name: str) -> pa.Array:

@@ -63,7 +63,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """A file of the page, the page in one file, or an answer."""
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError as why:
+            self._send(HTTPStatus.BAD_REQUEST, "html", f"This is no address: {why}.")
+            return
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         root, _, name = asked.path.removeprefix("/").partition("/")
         if self.headers.get("Host") not in hosts or not secrets.compare_digest(

@@ -12,8 +12,17 @@ import pyarrow as pa
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, RUN, SEQ, TimeColumns
 from recension.core.partitions import PartitionColumns
-from recension.core.ticks import describe_duration
-from recension.core.time_kind import TICKS, OneKind, TimeKind, kind_of, kind_of_column, merge_kinds, of_kind
+from recension.core.ticks import TimeUnit, describe_duration
+from recension.core.time_kind import (
+    AWARE,
+    TICKS,
+    OneKind,
+    TimeKind,
+    kind_of,
+    kind_of_column,
+    merge_kinds,
+    of_kind,
+)
 from recension.core.validity import Policy
 from recension.plan.node import Needs, Node, walk
 from recension.plan.properties import NOTHING_KNOWN, Properties
@@ -51,7 +60,10 @@ class Leaf(Node):
 
 
 # Fields that sources did not always have, and how they are written where nothing is said.
-_LATER: Final = ("times", "partition", "order", "partitions", "idle", "run", "sequence", "closes_once")
+_LATER: Final = (
+    *("times", "partition", "order", "partitions", "idle", "run", "sequence"),
+    *("unit", "closes_once"),
+)
 _UNSAID: Final = (None, ("tuple",), (tuple,), ("bool", "False"))
 
 
@@ -85,6 +97,8 @@ class Source(Leaf):
     """The column that says which run of its producer sent an element."""
     sequence: tuple[str, ...] = ()
     """The columns in which the producer numbers the elements of a run."""
+    unit: TimeUnit | None = None
+    """What integers in its columns of times count since 1970; they are timestamps in UTC then."""
     closes_once: bool = False
     """Does each of equal events have a close of its own? Else another close revises the last end."""
 
@@ -110,6 +124,8 @@ class Source(Leaf):
                 "source: times are 'int64' ticks or timestamps, as in times='timestamp[us, UTC]', "
                 f"not {self.times}"
             )
+        if self.unit is not None and self.times not in (None, AWARE):
+            raise SchemaError(f"source: unit={self.unit!r} is about times in UTC, not {self.times}")
         self._check_partitions()
         super().__post_init__()
 
@@ -146,6 +162,8 @@ class Source(Leaf):
         """The kind of its times as its owner says it, or as the types of its time columns do."""
         if self.times is not None:
             return kind_of_column(self.times)
+        if self.unit is not None:
+            return AWARE
         named = (name for name in (self.start, self.end) if name in self.columns.names)
         return next((kind_of_column(self.columns.field(name).type) for name in named), None)
 
@@ -158,7 +176,7 @@ class Source(Leaf):
     @property
     def time_columns(self) -> TimeColumns:
         """The columns of a plain table that hold times."""
-        return TimeColumns.of(self.start, self.end, self.columns)
+        return TimeColumns.of(self.start, self.end, self.columns, self.kind, self.unit)
 
     @property
     def sub_streams(self) -> PartitionColumns | None:
@@ -178,7 +196,7 @@ class Source(Leaf):
         times = [f"{which}={name}" for which, name in (("start", self.start), ("end", self.end)) if name]
         policy = [] if self.on_violation == "raise" else [f"on_violation={self.on_violation}"]
         since = f" since {self.since}" if self.since else ""
-        kind = [] if self.times is None else [f"times={self.times}"]
+        kind = [] if self.times is None else [f"times={self.unit or self.times}"]
         external = [f"with external ctis{since}"] if self.external_ctis else []
         return " ".join(
             ["source", self.name, *times, *kind, *policy, *external, *self._describe_partitions()]

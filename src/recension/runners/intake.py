@@ -26,7 +26,14 @@ from recension.core.batch import (
     from_elements,
     null_payload,
 )
-from recension.core.errors import FormatError, RecensionError, StreamError, first_line, suggest_name
+from recension.core.errors import (
+    FormatError,
+    RecensionError,
+    StreamError,
+    TimeError,
+    first_line,
+    suggest_name,
+)
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
 from recension.core.formats.columns import KIND, VE, VS, Layout, TimeColumns, describe_missing, layout_of
 from recension.core.formats.decode import DecodedRows, Decoder
@@ -37,8 +44,8 @@ from recension.core.openclose import OpenClose, TranslatedBatch
 from recension.core.partitions import PartitionProgress, PlacedRows
 from recension.core.placement import Placement, join_placements
 from recension.core.records import record
-from recension.core.ticks import BEGINNING
-from recension.core.time_kind import OneKind, TimeKind
+from recension.core.ticks import BEGINNING, TICKS_PER, TimeUnit
+from recension.core.time_kind import NAIVE, TICKS, OneKind, TimeKind, describe_time
 from recension.core.validity import Checker, counts_from_table, counts_to_table
 from recension.core.values import MISFITS, describe_misfit
 from recension.operators.base import Chunks
@@ -52,6 +59,10 @@ from recension.runners.sub_streams import Arrival, SiftedRows, SubStreams
 # An Arrow table or batch, a pandas or polars frame, a History, a Result, or elements such as Insert(...).
 Data: TypeAlias = Any
 NO_PARTITION: Final = Arrival()
+_EPOCHS: Final[tuple[tuple[TimeUnit, str, int], ...]] = (
+    ("s", "seconds", 10**9),
+    ("ms", "milliseconds", 10**12),
+)
 _WITH_PAYLOAD: Final = (Insert, Retract)
 _ELEMENTS: Final = (*_WITH_PAYLOAD, Cti, ExternalCti)
 
@@ -120,8 +131,18 @@ class Push:
 class Intake:
     """Turns what is pushed to one source into valid elements, all of a push or nothing of it."""
 
-    def __init__(self, source: Source, *, check_orphans: bool = True, times: OneKind | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        check_orphans: bool = True,
+        times: OneKind | None = None,
+        in_seconds: bool = False,
+    ) -> None:
+        """``in_seconds``: the query measures time in seconds; then its times must be what they look like."""
         self._source, self._times = source, times or OneKind()
+        # Only what the user's own column of starts holds can be of another unit in silence.
+        self._must_be_ticks = in_seconds and source.start is not None and source.times is None
         self._decoder = Decoder(source.columns, source.on_violation)
         self._openclose = OpenClose(source.on_violation, once=source.closes_once)
         # A source declared free of retractions needs no memory of what could be retracted.
@@ -196,6 +217,23 @@ class Intake:
         if self._reader is not None and self._reader is not reader:
             self._counted_before += self._reader.counts
         self._reader, self._reached = reader, None
+
+    def refuse_counts(self, batch: EventBatch, kind: TimeKind) -> None:
+        """Refuse ticks that look like seconds or milliseconds since 1970, if the query counts on ticks."""
+        if not (self._must_be_ticks and kind == TICKS and len(batch)):
+            return
+        starts = batch.vs[batch.is_data()]
+        for unit, units, least in _EPOCHS:
+            if len(starts) and least <= int(starts.min()) and int(starts.max()) < 10 * least:
+                first, name = int(starts[0]), self._source.start
+                readings = [
+                    f"{describe_time(first * factor, NAIVE)} if it counts {what}"
+                    for what, factor in (("microseconds", 1), (units, TICKS_PER[unit]))
+                ]
+                raise TimeError(
+                    f"{self._source.name}: column {name}: {first} is {' and '.join(readings)}, and the query "
+                    f"measures time in seconds: say times={unit!r} or times='us', or 'ticks' if it is neither"
+                )
 
     def judge(self, data: Data, arrival: Arrival = NO_PARTITION) -> Push:
         """Look at the whole of the next data; what cannot be taken in is an error. Nothing changes."""
@@ -382,6 +420,8 @@ class Intake:
                 places.append(columns.read(rows, name, first).take(decoded[-1].kept))
             first += len(rows)
         batch = self._concat([part.batch for part in decoded])
+        if layout.times.start is not None:
+            self.refuse_counts(batch, layout.kind)
         placement = join_placements(places) if places else None
         return ReadRows(batch, table.num_rows, decoded, layout, layout.kind, placement)
 
@@ -412,7 +452,7 @@ class Intake:
             return named
         own = {*schema.names}.difference(named.shown)
         is_history = named.vs not in own and {VS, VE} <= own
-        return TimeColumns() if KIND in schema.names or is_history else named
+        return named.ours if KIND in schema.names or is_history else named
 
     def _kind(self, kind: TimeKind) -> TimeKind:
         """The kind of times to write in messages: that of the data, or what is known so far."""

@@ -233,6 +233,8 @@ class Session(LockedSession):
     def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
         """Feed a source from a reader, which has made the checks already."""
         self._run.refuse_external(source, batch)
+        if reader.is_table:
+            self._run.intake(source).refuse_counts(batch, reader.kind)
         self._run.intake(source).adopt(reader)
         with self._step():
             self._run.feed(source, [batch])

@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 
 from recension.core.errors import FormatError, TimeError, suggest_name
-from recension.core.ticks import is_time
-from recension.core.time_kind import TICKS, TimeKind, kind_of_column, merge_kinds
+from recension.core.ticks import TICKS_PER, TimeUnit, is_time
+from recension.core.time_kind import AWARE, TICKS, TimeKind, kind_of_column, merge_kinds
 
 KIND: Final = "_kind"
 VS: Final = "_vs"
@@ -50,12 +50,30 @@ class TimeColumns:
     """There are none: every row is true for ever."""
     shown: tuple[str, ...] = ()
     """The user's own that are part of the payload as well: the source's schema has them."""
+    declared: TimeKind = None
+    """What kind they are, if their owner says it."""
+    unit: TimeUnit | None = None
+    """What integers count since 1970, if their owner says it: then they are instants."""
 
     @staticmethod
-    def of(start: str | None, end: str | None, payload: pa.Schema | None) -> TimeColumns:
-        """The user's own columns, of which the payload may have some."""
+    def of(
+        start: str | None,
+        end: str | None,
+        payload: pa.Schema | None,
+        declared: TimeKind = None,
+        unit: TimeUnit | None = None,
+    ) -> TimeColumns:
+        """The user's own columns, of which the payload may have some; these may say what kind they are."""
         names = () if payload is None else payload.names
-        return TimeColumns(start, end, shown=tuple(name for name in names if name in (start, end)))
+        shown = tuple(name for name in names if name in (start, end))
+        if declared is None and payload is not None:
+            declared = next((kind_of_column(payload.field(name).type) for name in shown), None)
+        return TimeColumns(start, end, shown=shown, declared=declared, unit=unit)
+
+    @property
+    def ours(self) -> TimeColumns:
+        """The same in a stream or a history, which has our columns."""
+        return TimeColumns(declared=self.declared, unit=self.unit)
 
     @property
     def vs(self) -> str:
@@ -71,6 +89,17 @@ class TimeColumns:
     def all(self) -> tuple[str, ...]:
         """Every column that may hold a time."""
         return tuple(dict.fromkeys((self.vs, self.ve, NEW_VE)))
+
+
+def kind_and_unit(times: str | pa.DataType | None) -> tuple[TimeKind, TimeUnit | None]:
+    """What is said of times: their kind, and what integers count since 1970. Then they are instants."""
+    if isinstance(times, str):
+        if (unit := next((unit for unit in TICKS_PER if unit == times), None)) is not None:
+            return AWARE, unit
+        if times != "ticks":
+            raise TimeError(f"times={times!r}: it is 's', 'ms', 'us' or 'ticks', or a type")
+        return TICKS, None
+    return None if times is None else kind_of_column(times), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +367,8 @@ def _kind_of_times(schema: pa.Schema, times: TimeColumns, file: str) -> TimeKind
             reason = f"column {field.name} is {field.type}; a time is an int64 or a timestamp{advice}"
             raise FormatError(reason, file=file)
         try:
-            found = merge_kinds(found, kind_of_column(field.type))
+            kind = kind_of_column(field.type)
+            found = merge_kinds(found, AWARE if kind == TICKS and times.unit is not None else kind)
         except TimeError as why:
             mix = ", ".join(f"{f.name} is {f.type}" for f in fields if not pa.types.is_null(f.type))
             raise FormatError(

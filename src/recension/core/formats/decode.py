@@ -28,7 +28,7 @@ from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.files import Convert, convert_column
 from recension.core.formats.text import from_text, ticks_from_text
 from recension.core.openclose import CLOSE, OPEN
-from recension.core.ticks import BEGINNING, FOREVER, Ticks, from_arrow
+from recension.core.ticks import BEGINNING, FOREVER, Ticks, ticks_from_column
 from recension.core.validity import Policy
 from recension.core.values import cast_exactly
 
@@ -233,10 +233,11 @@ class _RowColumns:
         column = self._find_column(name)
         if column is None or column.null_count == len(column):
             return all_forever(len(self))
+        times = self.layout.times
         if is_text(column.type):
-            column = self._convert(column, lambda c: ticks_from_text(c, self.layout.kind), name)
-        elif not pa.types.is_int64(column.type):
-            column = self._convert(column, lambda c: from_arrow(c, name), name)
+            column = self._convert(column, lambda c: ticks_from_text(c, self.layout.kind, times), name)
+        elif times.unit is not None or not pa.types.is_int64(column.type):
+            column = self._convert(column, lambda c: ticks_from_column(c, name, times.unit), name)
         ticks: Ticks = (column.fill_null(FOREVER) if column.null_count else column).to_numpy()
         return ticks
 

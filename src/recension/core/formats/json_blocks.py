@@ -17,7 +17,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from decimal import Decimal
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
@@ -28,7 +29,7 @@ import pyarrow.json as pj
 
 from recension.core.batch import Index
 from recension.core.errors import FormatError, first_failure
-from recension.core.formats.columns import TimeColumns, require_readable, unify_types
+from recension.core.formats.columns import TimeColumns, parts_of, require_readable, unify_types
 from recension.core.formats.files import describe_file_error
 from recension.core.ticks import is_time
 from recension.core.values import exact_array
@@ -282,6 +283,10 @@ def _names_of(line: bytes) -> set[str]:
     return set(value) if isinstance(value, dict) else set()
 
 
+_EXACT_DIGITS: Final = 15
+_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
 def column_from_rows(rows: list[Row], field: pa.Field, block: Block) -> pa.Array:
     """One column of Python values as Arrow, or an error that names the row that does not fit."""
     values = [row.get(field.name) for row in rows]
@@ -290,8 +295,40 @@ def column_from_rows(rows: list[Row], field: pa.Field, block: Block) -> pa.Array
         # Python's True is a number, JSON's is not.
         if isinstance(value, bool) and not is_truth:
             raise _misfit(field, value, block, at)
-    convert = partial(exact_array, kind=field.type, may_lack_fields=True)
+    has_decimals = any(map(is_json_decimal, parts_of(field.type)))
+
+    def convert(part: list[Any]) -> pa.Array:
+        read = [_read_decimals(value, field.type) for value in part] if has_decimals else part
+        return exact_array(read, field.type, may_lack_fields=True)
+
     return _convert_values(values, convert, field, block)
+
+
+def is_json_decimal(kind: pa.DataType) -> bool:
+    """A decimal that Arrow reads from texts and numbers of JSON alike."""
+    return bool(pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind))
+
+
+def _read_decimals(value: Any, kind: pa.DataType) -> Any:
+    """A JSON value with decimals for texts and numbers, where its type has them."""
+    if value is None:
+        return None
+    if is_json_decimal(kind):
+        text = repr(value) if isinstance(value, float) else value
+        # Python has read a number as a float: of more digits it may have lost some.
+        if isinstance(value, float) and sum(map(str.isdigit, text.partition("e")[0])) > _EXACT_DIGITS:
+            raise ValueError(f"{text} has more digits than a float holds: write it as text")
+        if isinstance(text, str) and _DECIMAL.fullmatch(text) is None:
+            raise ValueError(f"{text!r} is no decimal")
+        return Decimal(text) if isinstance(text, str) else value
+    if isinstance(value, list) and kind.num_fields == 1:
+        return [_read_decimals(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        types = {field.name: field.type for field in kind}
+        return type(value)(
+            {name: _read_decimals(v, types[name]) if name in types else v for name, v in value.items()}
+        )
+    return value
 
 
 def guess_column_type(rows: list[Row], name: str, block: Block, known: pa.DataType) -> pa.DataType:

@@ -34,6 +34,7 @@ from recension.core.formats.json_blocks import (
     Block,
     Row,
     guess_column_type,
+    is_json_decimal,
     parse_with_arrow,
     parse_with_python,
     time_texts,
@@ -276,7 +277,7 @@ def _leaf_carrier(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pa.types.is_float16(kind):
         return pa.float32()
-    if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
+    if is_json_decimal(kind):
         return kind  # read from texts, and digit by digit from numbers
     is_spelled = pa.types.is_temporal(kind) or pa.types.is_decimal(kind) or is_text(kind)
     return pa.string() if is_spelled else kind

@@ -54,7 +54,7 @@ from recension.core.formats.json_lines import JsonRows, JsonSink
 from recension.core.formats.json_schema import carrier, from_carrier, has_json_form
 from recension.core.formats.stream_files import StreamFile
 from recension.core.formats.text import ticks_from_text
-from recension.core.ticks import from_arrow
+from recension.core.ticks import ticks_from_column
 from recension.core.time_kind import TICKS, TimeKind, merge_kinds
 from recension.core.values import cast_exactly, exact_array
 
@@ -235,9 +235,9 @@ class MessageReader:
             return column
         if field.name in self._times.all and field.name not in self._times.shown:
             ticks = (
-                ticks_from_text(column, self._kind)
+                ticks_from_text(column, self._kind, self._times)
                 if is_text(column.type)
-                else from_arrow(column, field.name)
+                else ticks_from_column(column, field.name, self._times.unit)
             )
             return ticks if field.type == TICKS else ticks.view(field.type)
         try:

@@ -25,6 +25,7 @@ from recension.core.formats.columns import (
     RUN,
     SEQ,
     TimeColumns,
+    kind_and_unit,
     layout_of,
     refuse_reserved,
 )
@@ -49,7 +50,7 @@ from recension.core.partitions import Partitions
 from recension.core.placement import PartitionColumns
 from recension.core.reconstitution import reconstitute
 from recension.core.repeats import REPEATED, Sequences
-from recension.core.ticks import BEGINNING, TimeLike
+from recension.core.ticks import BEGINNING, TimeLike, TimeUnit
 from recension.core.time_kind import TICKS, TimeKind, merge_kinds
 from recension.core.validity import Checker, Policy
 
@@ -62,6 +63,7 @@ def open_stream(
     schema: pa.Schema | None = None,
     start: str | None = None,
     end: str | None = None,
+    times: TimeUnit | pa.DataType | None = None,
     on_violation: Policy = "raise",
     check_orphans: bool = True,
     check_lateness: bool = True,
@@ -76,25 +78,27 @@ def open_stream(
 
     ``schema`` is the payload to read: its columns, in its types (all columns, in the types the files
     have or show, if it is left out). ``start`` and ``end`` name a plain table's own columns of times, which
-    the schema may have too; with a start alone each row is true for one tick. ``on_violation`` says what
-    happens to rows and elements that may not be there; ``check_orphans=False`` lets retractions of unknown
-    events pass, for callers that can handle them, and ``check_lateness=False`` elements that break a CTI.
-    With ``closes_once`` each of equal events has a close of its own. ``version`` is that of a history table
-    or changelog. With ``is_timeless`` it is a table without times, whose rows are true for ever. JSON Lines
-    may hold ``envelopes`` of changes. The files are opened at once and read as the batches are asked for.
+    the schema may have too; with a start alone each row is true for one tick. ``times`` is their kind, or
+    what integers count since 1970: ``"s"``, ``"ms"`` or ``"us"``. ``on_violation`` says what happens to rows
+    and elements that may not be there; ``check_orphans=False`` lets retractions of unknown events pass, for
+    callers that can handle them, and ``check_lateness=False`` elements that break a CTI. With ``closes_once``
+    each of equal events has a close of its own. ``version`` is that of a history table or changelog. With
+    ``is_timeless`` it is a table without times, whose rows are true for ever. JSON Lines may hold
+    ``envelopes`` of changes. The files are opened at once and read as the batches are asked for.
 
     ``places`` names the columns of sub-streams. Such a stream is read whole before its first batch is given,
     and so is one whose rows say in ``_run`` which run of a producer numbered them. In a directory of
     directories each of these is a partition: ``part=7``, or its name.
     """
-    times = TimeColumns(is_timeless=True) if is_timeless else TimeColumns.of(start, end, schema)
+    columns = TimeColumns.of(start, end, schema, *kind_and_unit(times))
+    columns = TimeColumns(is_timeless=True) if is_timeless else columns
     if schema is not None:
         refuse_reserved(schema)
     folders: dict[Path, str | None] = {Path(path): None}
     if places is not None and (found := partition_folders(Path(path), places.partition)):
         folders = {**found}
     files = [
-        replace(open_file(file, times, schema, places, envelopes), partition=partition)
+        replace(open_file(file, columns, schema, places, envelopes), partition=partition)
         for folder, partition in folders.items()
         for file in stored_files(folder, version)
     ]

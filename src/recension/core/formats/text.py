@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from recension.core.errors import TimeError
 from recension.core.formats.columns import TIMES, TimeColumns, is_text
 from recension.core.formats.files import convert_column, create_bytes
+from recension.core.ticks import from_counts
 from recension.core.time_kind import AWARE, NAIVE, TICKS, TimeKind, merge_kinds
 
 _DAY: Final = 86_400
@@ -161,17 +162,23 @@ def _parse_instants(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.coalesce(aware.view(pa.int64()), naive.view(pa.int64())).view(kind)
 
 
-def ticks_from_text(column: pa.Array, kind: TimeKind) -> pa.Array:
-    """Ticks from cells that hold integers or ISO 8601 timestamps; those of another kind are refused."""
-    if kind == TICKS and (ticks := _parse_integers(column)) is not None:
-        return ticks
+def ticks_from_text(column: pa.Array, kind: TimeKind, times: TimeColumns | None = None) -> pa.Array:
+    """Ticks from cells that hold integers or ISO 8601 timestamps; those of another kind are refused.
+
+    ``times`` may say what integers count, and that those are in UTC which show no zone.
+    """
+    unit, is_utc = (None, False) if times is None else (times.unit, times.declared == AWARE)
+    if (kind == TICKS or unit) and (ticks := _parse_integers(column)) is not None:
+        return ticks if unit is None else from_counts(ticks, unit)
     column = _drop_empty(column)
     if column.null_count == len(column):
         return pa.nulls(len(column), pa.int64())
     counted = is_integer_text(column)
     nothing = pa.scalar(None, pa.string())
     whole = pc.if_else(counted, column, nothing).cast(pa.int64())
-    if kind != TICKS:
+    if unit is not None:
+        whole = from_counts(whole, unit)
+    elif kind != TICKS:
         _refuse(TICKS, kind, column, has_timestamp(whole))
     if bool(pc.all(counted).as_py()):
         return whole
@@ -179,7 +186,8 @@ def ticks_from_text(column: pa.Array, kind: TimeKind) -> pa.Array:
     moments = _parse_instants(spelled, NAIVE)
     zoned = pc.match_substring_regex(spelled, _ZONED)
     _refuse(AWARE, kind, spelled, zoned)
-    _refuse(NAIVE, kind, spelled, pc.invert(zoned))
+    if not is_utc:
+        _refuse(NAIVE, kind, spelled, pc.invert(zoned))
     return pc.coalesce(whole, moments.view(pa.int64()))
 
 
@@ -328,4 +336,6 @@ def unify_time_columns(types: Mapping[str, pa.DataType], times: TimeColumns) -> 
     common = pa.null()
     for name in times.all:
         common = wider_time(common, types.get(name, pa.null()))
+    if common == NAIVE and times.declared == AWARE:
+        common = AWARE  # a text that shows no zone is in UTC, if its times are said to be
     return pa.schema([pa.field(n, common if n in times.all else kind) for n, kind in types.items()])

@@ -1,4 +1,4 @@
-"""Every call of a user's code is made twice: in modules, in functions of arrays, in functions of rows."""
+"""Every call of a user's code is made twice: modules, functions of arrays and of rows, maps, equivalences."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 from recension.modules.calls import Repeated
 from recension.modules.functions import Function
 from recension.plan.aggregates import Aggregate, FunctionOf
+from recension.plan.equivalences import Custom
 from recension.plan.expressions import Expression
 from recension.plan.expressions.tree import calls_functions, with_functions
 from recension.plan.module_window import ModuleCall, Policies
 from recension.plan.node import Node, rebuild
+from recension.plan.span import Map
 
 
 def repeat_calls(plan: Node) -> Node:
@@ -24,6 +26,8 @@ def _step(node: Node) -> Node:
     own = node.own_plans
     plans = {part.name: plan for part in fields(node) if (plan := getattr(node, part.name)) in own}  # type: ignore[arg-type]
     new: Node = _with_parts(node)
+    if isinstance(new, Map):
+        new = replace(new, fn=Repeated(new.fn))
     return replace(new, **{name: repeat_calls(plan) for name, plan in plans.items()}) if plans else new  # type: ignore[type-var]
 
 
@@ -40,6 +44,8 @@ def _repeat_in(part: Any) -> Any:
     match part:
         case Policies():
             return replace(part, verify=True)
+        case Custom():
+            return replace(part, fn=Repeated(part.fn))
         case FunctionOf():
             return _with_parts(replace(part, fn=Repeated(part.fn)))
         case Aggregate() | ModuleCall():

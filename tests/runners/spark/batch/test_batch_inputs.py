@@ -276,3 +276,17 @@ def test_streams_that_are_none(quick: Any, sql: str, reason: str) -> None:
 def test_a_history_is_its_own_history(quick: Any) -> None:
     given = quick.createDataFrame(History.from_events([Event({"p": "A"}, 1)]).to_arrow())
     assert rc.spark.history(given).collect() == given.collect()
+
+
+def test_floats_are_decimals_and_integers_count_as_the_source_says(quick: Any) -> None:
+    """A float is the decimal to which it is nearest; milliseconds are instants."""
+    amounts = rc.source("s", {"x": pa.decimal128(10, 2)}, start="at", times="ms")
+    frame = quick.createDataFrame([(1704067200000, 3.3), (1704067200001, 0.07)], "at bigint, x double")
+    found = rc.spark.batch(quick, amounts, {"s": frame}).toArrow()
+    assert_equivalent(found, rc.run(amounts, {"s": frame.toArrow()}).history())
+    assert sorted(map(str, found["x"].to_pylist())) == ["0.07", "3.30"]
+    assert found["_vs"][0].as_py().year == 2024
+    for value in (3.333, 1e9, float("nan")):
+        wrong = quick.createDataFrame([(1704067200000, value)], "at bigint, x double")
+        with pytest.raises(Exception, match="is not the same as decimal128"):
+            rc.spark.batch(quick, amounts, {"s": wrong}).toArrow()

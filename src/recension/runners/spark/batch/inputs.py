@@ -33,7 +33,7 @@ from pyspark.sql import types as spark
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
 from recension.core.partitions import PartitionColumns
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import BEGINNING, FOREVER, TICKS_PER
 from recension.core.validity import ELSEWHERE
 from recension.plan.nodes import Source
 from recension.runners.spark.batch.frame import (
@@ -84,7 +84,7 @@ class NamedFrame:
     def layout(self) -> Layout:
         """What the columns mean, or an error that names the one that is wrong."""
         is_stream = KIND in self.given.columns and not self.times.is_timeless
-        times = TimeColumns() if is_stream else self.times
+        times = self.times.ours if is_stream else self.times
         fields = [pa.field(field.name, self._arrow_type(field)) for field in self.given.schema]
         return layout_of(pa.schema(fields), times, self.name)
 
@@ -115,7 +115,13 @@ class NamedFrame:
 
     def ticks(self, name: str) -> Column:
         """A column of times as ticks, null where there is none."""
-        return to_ticks(*self._columns[name]) if name in self._columns else f.lit(None).cast("bigint")
+        if name not in self._columns:
+            return f.lit(None).cast("bigint")
+        column, kind = self._columns[name]
+        if self.times.unit is None or not isinstance(kind, spark.IntegralType):
+            return to_ticks(column, kind)
+        ends = column.isin(BEGINNING, FOREVER)
+        return f.when(ends, column).otherwise(column.cast("bigint") * TICKS_PER[self.times.unit])
 
     @property
     def has_partitions(self) -> bool:

@@ -149,6 +149,7 @@ def _open_stream(source: Source, folder: Path) -> StreamReader:
         schema=source.columns,
         start=source.start,
         end=source.end,
+        times=source.unit or source.times,
         places=source.sub_streams,
         envelopes=envelopes_of(source),
     )
@@ -239,7 +240,7 @@ def read_frame(
             f"{source.name}: the DataFrame is not a stream (spark.readStream makes one); "
             "for finite data use rc.spark.batch"
         )
-    times = TimeColumns() if KIND in frame.columns else source.time_columns
+    times = source.time_columns.ours if KIND in frame.columns else source.time_columns
     named = source_names(frame, [*CONTROL, times.vs, times.ve, *source.columns.names])
     names, is_stream = [named.get(name, name) for name in frame.columns], KIND in frame.columns
     wanted = {name.lower() for name in named}

@@ -165,7 +165,7 @@ class Packing:
         named = named.rename_columns([n.removeprefix(NAMED) for n in named.schema.names])
         columns = self._origin.sub_streams_in(named.schema.names)
         rows = rows.select([n for n in names if n != FILE and n not in extra and not n.startswith(NAMED)])
-        times, placement = TimeColumns() if KIND in names else self._times, None
+        times, placement = self._times.ours if KIND in names else self._times, None
         try:
             layout = layout_of(rows.schema, times, self._origin.name)
             decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
