@@ -59,7 +59,7 @@ def equivalent(left: History, right: History) -> bool:
     return not difference(right, left)
 
 
-def difference(actual: History, expected: History, tolerance: float = RELATIVE_TOLERANCE) -> Difference:
+def difference(actual: History, expected: History, *, tolerance: float = RELATIVE_TOLERANCE) -> Difference:
     """What ``actual`` lacks of ``expected``, and what it holds beyond it."""
     _refuse_other_times(actual, expected)
     names, others = expected.schema.names, actual.schema.names

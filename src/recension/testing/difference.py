@@ -50,7 +50,7 @@ def compare_events(
 
 def compare(actual: Compared, expected: Compared, tolerance: float = RELATIVE_TOLERANCE) -> EventDifference:
     """Compare two histories, by the judge of all histories (`core.difference`)."""
-    found = difference(*unify(actual, expected), tolerance)
+    found = difference(*unify(actual, expected), tolerance=tolerance)
     surplus, lacking = found.unexpected.to_events(), found.missing.to_events()
     started, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, payload_key(e.payload)))
     moved, surplus, lacking = _pair(surplus, lacking, lambda e: payload_key(e.payload))
