@@ -153,3 +153,39 @@ def test_without_payload_columns(tmp_path: Path) -> None:
         for suffix in ("csv", "parquet")
     ]
     assert main(["diff", *paths]) == 0
+
+
+DIFFERENT: list[tuple[str, pa.DataType, object, pa.DataType, object]] = [
+    ("a tiny decimal", pa.decimal128(38, 20), Decimal("1e-20"), pa.int64(), 0),
+    ("the last digit", pa.decimal128(38, 20), Decimal("1.00000000000000000001"), pa.int64(), 1),
+    ("a wide decimal", pa.decimal256(76, 0), Decimal(2**127), pa.int64(), 0),
+    ("a far time", pa.timestamp("us"), 2**62, pa.timestamp("ns"), (2**62 * 1000 + 2**63) % 2**64 - 2**63),
+    ("text and bytes", pa.string(), "a", pa.binary(), b"a"),
+]
+
+
+@pytest.mark.parametrize("case", DIFFERENT, ids=[case[0] for case in DIFFERENT])
+def test_values_that_only_seem_equal(
+    case: tuple[str, pa.DataType, object, pa.DataType, object],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    paths = []
+    for name, kind, value in (("a", *case[1:3]), ("b", *case[3:])):
+        is_moment = pa.types.is_timestamp(kind)
+        column = pa.array([value], pa.int64()).view(kind) if is_moment else pa.array([value], kind)
+        paths.append(tmp_path / f"{name}.parquet")
+        pq.write_table(pa.table({"_vs": [1], "_ve": [5], "x": column}), paths[-1])
+    for left, right in (paths, paths[::-1]):
+        assert main(["diff", str(left), str(right)]) == 1
+        assert capsys.readouterr().out.startswith("different: ")
+        assert main(["diff", str(left), str(left)]) == 0
+        assert capsys.readouterr().out == "equivalent: 1 events\n"
+
+
+def test_rounding_that_swaps_the_order_of_rows(tmp_path: Path) -> None:
+    small, large = 1.0, 1.0 + 1e-12
+    for name, columns in (("a", {"x": [small, large]}), ("b", {"x": [large, small]})):
+        table = pa.table({"_vs": [1, 1], "_ve": [5, 5], **columns, "y": [3.0, 7.0]})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    assert main(["diff", str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]) == 0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import recension
 from recension.cli import main
 from recension.core.formats import open_stream, read_history
 
@@ -167,3 +172,36 @@ def test_a_keyed_source(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     (folder / "s.csv").write_text("_kind,_vs,_ve,_new_ve,job,site,seq\nretract,0,9,5,7,CERN,1\n")
     assert main(["run", "q.py", "-i", "s=s.csv"]) == 2
     assert "a retraction, but the source is keyed" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_recording_on_a_full_disk(folder: Path) -> None:
+    """The answer is complete; what could not be recorded is one line, and the exit code says so."""
+    Path("s.csv").write_text("_vs,who\n" + "".join(f"{i},somebody {i}\n" for i in range(5_000)))
+    limited = (
+        "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (20_000, 20_000)); from recension.cli import main"
+    )
+    command = [sys.executable, "-c", f"{limited}; import sys; sys.exit(main(sys.argv[1:]))"]
+    options = ["run", "q.py", "-i", "s=s.csv", "--record", "r"]
+    environment = os.environ | {"PYTHONPATH": str(Path(recension.__file__).parents[1])}
+    done = subprocess.run([*command, *options], capture_output=True, text=True, env=environment, check=False)
+    reason = "it could not be written: file too large"
+    assert done.stderr == f"recension: --record r: {reason}; the answer itself is whole\n"
+    assert done.returncode == 2
+    assert done.stdout.count("\n") > 5_000
+
+
+def test_what_a_killed_run_has_left_is_removed_by_the_next(folder: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    mine = Path(f".out.{os.getpid()}.partial.parquet")
+    left, of_others = Path(f".out.{gone.pid}.partial.parquet"), Path(f".out.{gone.pid}.partial.csv")
+    for file in (mine, left, of_others):
+        file.write_text("half")
+    held = Path(f".out.{gone.pid + 1_000_000_000}.partial.parquet")  # of another machine, say
+    with held.open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert main(["run", "q.py", "-i", "s=s.csv", "-o", "out.parquet"]) == 0
+        assert sorted(Path().glob(".out*")) == sorted([held, of_others])
+    assert main(["run", "q.py", "-i", "s=s.csv", "-o", "out.parquet"]) == 0
+    assert sorted(Path().glob(".out*")) == [of_others]

@@ -6,6 +6,7 @@ import gzip
 import json
 import struct
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -368,3 +369,24 @@ def test_nulls_below_a_field_that_may_not_be_null(tmp_path: Path) -> None:
     kind = pa.list_(pa.field("item", pa.float32(), nullable=False), 3)
     history = _history(_written(tmp_path / "s.arrow", _arrow(pa.array([None, [1.0, 2.0, 3.0]], kind))))
     assert not difference(history, _history(tmp_path / "s.arrow"))
+
+
+@pytest.mark.parametrize("form", ["a dictionary", "a text", "arrow"])
+def test_a_long_text_in_every_row_is_read_in_small_parts(form: str, tmp_path: Path) -> None:
+    """A file of some kilobytes with three gigabytes of text: never in memory at once."""
+    text, rows = "x" * (1 << 20), 3000
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
+    table, path = pa.table({"_vs": range(rows), "k": column}), tmp_path / "long.parquet"
+    if form == "arrow":
+        path = tmp_path / "long.arrow"
+        with pa.ipc.new_file(str(path), table.schema) as arrow:
+            arrow.write_table(table)
+    else:
+        stored = form == "a dictionary"
+        with pq.ParquetWriter(path, table.schema, write_statistics=False, store_schema=stored) as parquet:
+            parquet.write_table(table)
+        assert path.stat().st_size < 200_000
+    batches = islice(open_stream(path), 3)
+    seen = [(len(batch), batch.payload.nbytes, batch.payload["k"][0].as_py() == text) for batch in batches]
+    assert len(seen) == 3
+    assert all(size < 50 and taken < 50_000_000 and is_same for size, taken, is_same in seen)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tests.examples.times import in_utc
 
 from recension.core.events import Event
 from recension.testing.assertions import assert_equivalent
@@ -57,11 +58,11 @@ MEANINGS = {"under_way": under_way, "at_once": at_once}
 def test_the_local_engine_arrives_at_what_happened(name: str) -> None:
     answers = EXAMPLE["ask"](EXAMPLE[name], FEED)
     assert answers.revised > 0
-    assert_equivalent(answers.history.to_events(), MEANINGS[name]())
+    assert_equivalent(answers.history, in_utc(MEANINGS[name]()))
 
 
 @pytest.mark.parametrize("name", [pytest.param("under_way", marks=pytest.mark.soak), "at_once"])
 def test_so_does_spark(spark: Any, name: str) -> None:
     found = EXAMPLE["ask"](EXAMPLE[name], FEED, "spark")
     assert found.revised > 0
-    assert_equivalent(found.history.to_events(), MEANINGS[name]())
+    assert_equivalent(found.history, in_utc(MEANINGS[name]()))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tests.examples.times import in_utc
 
 from recension.core.events import Event
 from recension.core.ticks import FOREVER
@@ -51,7 +52,7 @@ def test_the_local_engine_arrives_at_what_the_readings_say() -> None:
     for query, meaning in ((EXAMPLE["frost"], frost()), (EXAMPLE["daily"](DAYS), daily())):
         answers = EXAMPLE["ask"](query, FEED)
         assert answers.revised > 0
-        assert_equivalent(answers.history.to_events(), meaning)
+        assert_equivalent(answers.history, in_utc(meaning))
 
 
 @pytest.mark.parametrize(
@@ -61,4 +62,4 @@ def test_the_local_engine_arrives_at_what_the_readings_say() -> None:
 )
 def test_so_does_spark(spark: Any, query: Any, meaning: Any) -> None:
     found = EXAMPLE["ask"](query, FEED, "spark")
-    assert_equivalent(found.history.to_events(), meaning())
+    assert_equivalent(found.history, in_utc(meaning()))

@@ -1,17 +1,22 @@
 """The messages of the assertions, and what they accept."""
 
+import datetime as dt
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from recension.core.batch import from_elements
+from recension.core.batch import RETRACT, from_elements, inserts
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.history import History
-from recension.core.ticks import FOREVER
+from recension.core.ticks import BEGINNING, FOREVER
 from recension.testing import assert_equivalent, assert_valid
 
 P = pa.schema([("p", pa.string())])
@@ -167,3 +172,90 @@ def test_sources_may_repeat_ctis_and_orphans_may_be_left_to_others() -> None:
 def test_the_assertions_need_neither_hypothesis_nor_yaml() -> None:
     block = "import sys; sys.modules.update(hypothesis=None, yaml=None)"
     subprocess.run([sys.executable, "-c", f"{block}; import recension.testing"], check=True)
+
+
+NS = pa.timestamp("ns")
+
+
+def one(value: Any, kind: pa.DataType) -> pa.Table:
+    """A history of one event, with a value in the type's own units."""
+    column = (
+        pa.array([value], pa.int64()).view(kind) if pa.types.is_temporal(kind) else pa.array([value], kind)
+    )
+    return pa.table({"_vs": [1], "_ve": [5], "x": column})
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [
+        (one(1500, NS), one(1600, NS)),
+        (one(1500, pa.time64("ns")), one(1600, pa.time64("ns"))),
+        (one(1500, pa.duration("ns")), one(1600, pa.duration("ns"))),
+        (one(Decimal("1e-20"), pa.decimal128(38, 20)), one(Decimal(0), pa.decimal128(38, 20))),
+        (one(Decimal(2**200), pa.decimal256(76, 0)), one(Decimal(2**200) + 1, pa.decimal256(76, 0))),
+        ([Event({"x": "a"}, 1, 5)], [Event({"x": b"a"}, 1, 5)]),
+        ([Event({"x": "1"}, 1, 5)], [Event({"x": 1}, 1, 5)]),
+        ([Event({"x": 1e-20}, 1, 5)], [Event({"x": 0.0}, 1, 5)]),
+        ([Event({"x": dt.date(2024, 1, 1)}, 1, 5)], [Event({"x": dt.datetime(2024, 1, 1)}, 1, 5)]),
+    ],
+    ids=lambda side: str(side)[:20] if isinstance(side, list) else str(side.schema.field("x").type),
+)
+@pytest.mark.parametrize(
+    "form", [lambda side: side, lambda side: _as_batches(side)], ids=["table", "batches"]
+)
+def test_other_values_are_never_equal(actual: Any, expected: Any, form: Callable[[Any], Any]) -> None:
+    for side in (actual, expected):
+        assert_equivalent(form(side), side)
+    with pytest.raises(AssertionError, match=r"^the histories differ: "):
+        assert_equivalent(form(actual), expected)
+
+
+def _as_batches(side: Any) -> Any:
+    """The same as batches of elements, inserted and told again."""
+    if isinstance(side, list):
+        return [Insert(event.payload, event.vs, event.ve) for event in side]
+    payload = side.select(["x"]).to_batches()[0]
+    rows = inserts(np.array([1]), np.array([5]), payload)
+    gone = replace(rows, kind=np.array([RETRACT], np.uint8), new_ve=np.array([1]))
+    return [rows, gone, rows]
+
+
+MOMENT = dt.datetime(1970, 1, 1, 0, 0, 0, 5)
+KINDS: dict[str, list[Any]] = {
+    "ticks": [Event(A, 5, 9)],
+    "naive": [Event(A, MOMENT, dt.datetime(1970, 1, 1, 0, 0, 0, 9))],
+    "aware": [Event(A, MOMENT.replace(tzinfo=dt.UTC), "1970-01-01T00:00:00.000009Z")],
+}
+
+
+@pytest.mark.parametrize("actual", KINDS)
+@pytest.mark.parametrize("expected", KINDS)
+def test_times_of_two_kinds_are_not_the_same(actual: str, expected: str) -> None:
+    if actual == expected:
+        assert_equivalent(KINDS[actual], KINDS[expected])
+        return
+    with pytest.raises(
+        AssertionError, match=r"^the histories differ: the times are .* on one side and .* on"
+    ):
+        assert_equivalent(KINDS[actual], KINDS[expected])
+    with pytest.raises(AssertionError, match="the times are"):
+        assert_equivalent(History.from_events(KINDS[actual], P), KINDS[expected])
+
+
+def test_ends_of_time_and_batches_go_with_times_of_any_kind() -> None:
+    assert_equivalent([Event(A, BEGINNING, FOREVER)], History.from_events([Event(A, BEGINNING, FOREVER)], P))
+    assert_equivalent(from_elements([Insert(A, 5, 9)], P), KINDS["aware"])
+    assert_equivalent([], History.from_events([], P))
+
+
+def test_rows_whose_rounding_swaps_their_order() -> None:
+    left = [Event({"x": 1.0 + 1e-12, "y": 1}, 0, 1), Event({"x": 1.0, "y": 2.0}, 0, 1)]
+    right = [Event({"x": 1.0, "y": 1}, 0, 1), Event({"x": 1.0 + 1e-12, "y": 2.0}, 0, 1)]
+    assert_equivalent(left, right)
+
+
+def test_values_without_a_type_of_their_own_take_that_of_the_other_side() -> None:
+    kind = pa.map_(pa.string(), pa.int8())
+    table = pa.table({"_vs": [1], "_ve": [5], "x": pa.array([[("a", 1)]], kind)})
+    assert_equivalent(table, [Event({"x": [("a", 1)]}, 1, 5)])
+    assert_equivalent([Event({"x": "a"}, 1), Event({"x": 1}, 2)], [Event({"x": 1}, 2), Event({"x": "a"}, 1)])

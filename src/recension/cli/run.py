@@ -5,8 +5,9 @@ All that can be checked beforehand is checked before an engine starts or a row i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -152,8 +153,22 @@ def run(
             with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
                 session = Session({"query": without_idleness(plan)}, batch_size, history_limit=0, pool=pool)
                 readers = open_inputs(paths, plan, session.unchecked_sources, batch_size)
-                with nullcontext() if record is None else session.record(record, "all", record_limit):
+                with nullcontext() if record is None else _recorded(session, record, record_limit):
                     _run_local(session, plan, readers, results, batch_size, close=close, profile=profile)
+
+
+@contextmanager
+def _recorded(session: Session, folder: Path, limit: str) -> Iterator[None]:
+    """Record a run. A recording that could not be written does not stop it, but is an error at its end."""
+    said = logging.getLogger("recension.recording")
+    was_quiet, said.disabled = said.disabled, True
+    try:
+        with session.record(folder, "all", limit) as recorder:
+            yield
+    finally:
+        said.disabled = was_quiet
+    if recorder.stopped != "closed":
+        raise RecensionError(f"--record {folder}: {recorder.stopped}; the answer itself is whole")
 
 
 def _check_engine(engine: EngineName, shards: int | None, checkpoint: Path | None, *, profile: bool) -> None:

@@ -1,7 +1,10 @@
-"""Are two histories equal, and if not, how do they differ?
+"""Are two histories equal, and if not, how do they differ? Everything that judges histories asks here.
 
-Nulls equal nulls, NaN equals NaN, and floating-point values may differ by 1e-9 relative: the same sum
-taken in another order is the same answer.
+Nulls equal nulls, NaN equals NaN, and floating-point values may differ by 1e-9 relative, at any depth: the
+same sum taken in another order is the same answer. All other values are equal only if they are exactly equal,
+whatever their types: a decimal of any scale, a timestamp of any unit (`core.comparable` says what is compared
+with what). Times of two kinds, ticks and timestamps, or with a zone and without one, cannot be compared: that
+is an error.
 """
 
 from __future__ import annotations
@@ -9,13 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from recension.core.errors import SchemaError
-from recension.core.history import History, concat_histories, table_hash
-from recension.core.netting import cancel, rank_in_group
-from recension.core.rowhash import combine
+from recension.core.batch import Index, Mask
+from recension.core.close_rows import match_close_rows
+from recension.core.comparable import Comparable, compare_tables
+from recension.core.errors import SchemaError, TimeError
+from recension.core.history import History
+from recension.core.netting import cancel, distinct, maybe_in, number_rows
+from recension.core.rowhash import Hashes, combine_all
+from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.time_kind import TimeKind, describe_kind, merge_kinds
 
 RELATIVE_TOLERANCE = 1e-9
 _SHOWN = 10
@@ -53,102 +59,61 @@ def equivalent(left: History, right: History) -> bool:
     return not difference(right, left)
 
 
-def difference(actual: History, expected: History) -> Difference:
+def difference(actual: History, expected: History, *, tolerance: float = RELATIVE_TOLERANCE) -> Difference:
     """What ``actual`` lacks of ``expected``, and what it holds beyond it."""
-    expected, actual = unify(expected, actual)
-    missing, unexpected = _cancel(expected, actual)
-    if len(missing) and len(unexpected) and _float_names(expected.schema):
-        missing, unexpected = _cancel_close(missing, unexpected)
-    return Difference(missing, unexpected)
-
-
-def _cancel(left: History, right: History) -> tuple[History, History]:
-    """Take away what is exactly equal on both sides."""
-    survives, _, by = cancel(left.identity(), right.identity())
-    rest = np.ones(len(right), np.bool_)
-    rest[by] = False
-    return left.filter(survives), right.filter(rest)
-
-
-def _float_names(schema: pa.Schema) -> list[str]:
-    return [f.name for f in schema if pa.types.is_floating(f.type)]
-
-
-def _cancel_close(left: History, right: History) -> tuple[History, History]:
-    """Take away pairs that agree in all but a rounding error of their floating-point columns.
-
-    Events that agree in everything else are put in order of those columns on both sides and compared in
-    that order.
-    """
-    key, values = _keys_and_floats(concat_histories([left, right]))
-    side = np.repeat([0, 1], [len(left), len(right)])
-    order = np.lexsort((*reversed(values), side, key))
-    sides = [order[side[order] == s] for s in (0, 1)]
-    ranks = [rank_in_group(key[rows]) for rows in sides]
-    pairs = [combine(key[rows], rank) for rows, rank in zip(sides, ranks, strict=True)]
-    _, at_left, at_right = cancel(*pairs)
-    a, b = sides[0][at_left], sides[1][at_right]
-    close = np.all([np.isclose(v[a], v[b], RELATIVE_TOLERANCE, 0.0, equal_nan=True) for v in values], axis=0)
-    keep = np.ones(len(key), np.bool_)
-    keep[a[close]] = keep[b[close]] = False
-    return left.filter(keep[: len(left)]), right.filter(keep[len(left) :])
-
-
-def _keys_and_floats(
-    history: History,
-) -> tuple[npt.NDArray[np.uint64], list[npt.NDArray[np.float64]]]:
-    floats = _float_names(history.schema)
-    exact = history.payload.drop_columns(floats)
-    # The key keeps null and NaN apart; among the values both are NaN.
-    nulls = pa.table({name: history.payload[name].is_null() for name in floats})
-    key = combine(table_hash(exact, len(history)), table_hash(nulls, len(history)))
-    values = [history.payload[n].cast(pa.float64()).to_numpy() for n in floats]
-    return combine(combine(key, history.vs), history.ve), values
-
-
-def unify(left: History, right: History) -> tuple[History, History]:
-    """Both histories with the same columns in the same order, numbers widened to a common type."""
-    names, others = left.schema.names, right.schema.names
+    _refuse_other_times(actual, expected)
+    names, others = expected.schema.names, actual.schema.names
     if set(names) != set(others):
         raise SchemaError(f"payload columns differ: {', '.join(names)} against {', '.join(others)}")
-    target = pa.schema([_common_field(left.schema.field(n), right.schema.field(n)) for n in names])
-    return _cast(left, target), _cast(right, target)
+    actual = replace(actual, payload=actual.payload.select(names)) if names else actual
+    rows = compare_tables(expected.payload, actual.payload)
+    rows.words += [np.concatenate(times) for times in ((expected.vs, actual.vs), (expected.ve, actual.ve))]
+    missing, unexpected = _left_over(rows, len(expected), tolerance)
+    return Difference(expected.filter(missing), actual.filter(unexpected))
 
 
-def _cast(history: History, target: pa.Schema) -> History:
-    if history.schema.equals(target) or not target.names:
-        return history
-    columns = [_cast_column(history.payload[field.name], field) for field in target]
-    return replace(history, payload=pa.Table.from_arrays(columns, schema=target))
-
-
-def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    # Arrow cannot even cast to the same type where an item that may not be null is one, as in a null list.
-    if column.type == field.type:
-        return column
+def _refuse_other_times(actual: History, expected: History) -> None:
+    kinds = [_kind_of(history) for history in (expected, actual)]
     try:
-        return column.cast(field.type)
-    except pa.ArrowInvalid:
-        # Some value has no exact counterpart in the common type; then it equals nothing exact there either.
-        return column.cast(field.type, safe=False)
+        merge_kinds(*kinds)
+    except TimeError:
+        wanted, got = (describe_kind(kind) for kind in kinds if kind is not None)
+        raise TimeError(f"the times are {wanted} on one side and {got} on the other") from None
 
 
-def _common_field(left: pa.Field, right: pa.Field) -> pa.Field:
-    plain = [
-        pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type)
-        for f in (left, right)
-    ]
-    kinds = [f.type for f in plain]
-    if all(pa.types.is_integer(kind) or pa.types.is_decimal(kind) for kind in kinds) and kinds[0] != kinds[1]:
-        # Wide enough for every int64 and uint64: an unsigned number is never taken for a negative one.
-        scale = max(getattr(kind, "scale", 0) for kind in kinds)
-        return pa.field(left.name, pa.decimal128(38, min(scale, 18)))
-    if all(pa.types.is_timestamp(kind) and kind.tz for kind in kinds) and kinds[0].tz != kinds[1].tz:
-        plain = [pa.field(f.name, pa.timestamp(f.type.unit, "UTC")) for f in plain]
-    try:
-        merged = pa.unify_schemas([pa.schema([f]) for f in plain], promote_options="permissive").field(0)
-    except (pa.ArrowTypeError, pa.ArrowInvalid):
-        raise SchemaError(
-            f"column {left.name} is {left.type} on one side and {right.type} on the other"
-        ) from None
-    return pa.field(merged.name, merged.type)
+def _kind_of(history: History) -> TimeKind:
+    """The kind of its times; none if they are all ends of time, which go with every kind."""
+    has_others = any(
+        bool(((times != FOREVER) & (times != BEGINNING)).any()) for times in (history.vs, history.ve)
+    )
+    return history.time_type if has_others else None
+
+
+def _left_over(rows: Comparable, size: int, tolerance: float) -> tuple[Mask, Mask]:
+    """Which of the first rows, and which of the others, have no partner on the other side."""
+    words = rows.exact_words()
+    keep = np.ones(len(words[0]), np.bool_)
+    for pair in _equal_pairs(words, size):
+        keep[pair] = False
+    if (rows.floats or rows.lists) and keep[:size].any() and keep[size:].any():
+        groups = _hash(rows.words)
+        near = np.flatnonzero(maybe_in(groups, distinct(groups[keep])))
+        side = (near >= size).astype(np.int64)
+        some = rows.take(near)
+        matched = match_close_rows(some, side, number_rows(some.words), ~keep[near], tolerance)
+        keep[near] = ~matched
+    return keep[:size], keep[size:]
+
+
+def _hash(words: list[Index]) -> Hashes:
+    return combine_all([word.view(np.uint64) for word in words], len(words[0]))
+
+
+def _equal_pairs(words: list[Index], size: int) -> tuple[Index, Index]:
+    """Pairs of a row of the first and one of the others with the same words, not only the same hash."""
+    hashes = _hash(words)
+    _, one, other = cancel(hashes[:size], hashes[size:])
+    if not all(np.array_equal(word[one], word[other + size]) for word in words):
+        numbers = number_rows(words).view(np.uint64)
+        _, one, other = cancel(numbers[:size], numbers[size:])
+    return one, other + size

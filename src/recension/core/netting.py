@@ -7,14 +7,14 @@ functions on rows sorted by key that it, and others, are made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from recension.core.batch import Index, Mask
-from recension.core.rowhash import Hashes
+from recension.core.rowhash import Hashes, combine_all
 
 Number = TypeVar("Number", np.int64, np.uint64)
 
@@ -123,6 +123,29 @@ def rank_in_group(sorted_keys: Hashes | Index) -> Index:
     """For sorted keys: the position of each row within its group, from 0."""
     _, size = group_sizes(sorted_keys)
     return np.arange(len(sorted_keys)) - np.repeat(np.cumsum(size) - size, size)
+
+
+def number_rows(columns: Sequence[Index]) -> Index:
+    """Rows of numbers: equal rows have equal numbers, from 1 on."""
+    hashes = combine_all([column.view(np.uint64) for column in columns], len(columns[0]))
+    order = order_of_hashes(hashes)
+    is_new = _changes(hashes, order)
+    changes = [_changes(column, order) for column in columns]
+    if any(bool((change & ~is_new).any()) for change in changes):
+        # Different rows of one hash.
+        order = np.lexsort(columns)
+        is_new = np.logical_or.reduce([_changes(column, order) for column in columns])
+    found = np.empty(len(order), np.int64)
+    found[order] = np.cumsum(is_new)
+    return found
+
+
+def _changes(column: Hashes | Index, order: Index) -> Mask:
+    """Where a value differs from the one before it in an order; the first does."""
+    placed = column[order]
+    found = np.ones(len(order), np.bool_)
+    found[1:] = placed[1:] != placed[:-1]
+    return found
 
 
 def group_sizes(sorted_keys: Hashes | Index) -> tuple[Index, Index]:

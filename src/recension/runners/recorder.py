@@ -46,7 +46,7 @@ _METRICS_SECONDS: Final = 10.0
 # Which edges: sources and answers, all of them, or those of these names or numbers.
 EdgeChoice: TypeAlias = Literal["ends", "all"] | Sequence[str | int]
 
-log = logging.getLogger("recension")
+log = logging.getLogger("recension.recording")
 
 
 class StepObserver(Protocol):
@@ -97,7 +97,7 @@ class Recorder:
         self._stored: dict[str, Any] = {}
         self._write_manifest()
         # Whoever forgets to close it loses nothing.
-        weakref.finalize(self, _close_files, self.path, self._files, self._stored)
+        self._at_end = weakref.finalize(self, _close_files, self.path, self._files, self._stored)
 
     def rewire(self) -> None:
         """Look at the plan again: a merge may have got other inputs."""
@@ -166,14 +166,15 @@ class Recorder:
         if self.stopped is not None:
             return
         self.stopped = reason
+        self._at_end.detach()
         if is_failure:
             log.warning("the recording in %s has ended: %s", self.path, reason)
         try:
             self._files.close()
             self._metrics = self._measure()
             self._write_manifest()
-        except (OSError, RecensionError) as why:
-            log.warning("the recording in %s has no proper end: %s", self.path, describe_file_error(why))
+        except (OSError, pa.ArrowException, RecensionError) as why:
+            _warn_of_end(self.path, why)
 
     def _write_manifest(self) -> None:
         self._stored |= {
@@ -191,9 +192,17 @@ class Recorder:
 
 def _close_files(path: Path, files: RecordingFiles, stored: Mapping[str, Any]) -> None:
     """The end of a recording that nobody has closed."""
-    if stored["ended"] is None:
+    if stored["ended"] is not None:
+        return
+    try:
         files.close()
         write_manifest(path, {**stored, **files.describe()})
+    except (OSError, pa.ArrowException, RecensionError) as why:
+        _warn_of_end(path, why)
+
+
+def _warn_of_end(path: Path, why: Exception) -> None:
+    log.warning("the recording in %s has no proper end: %s", path, describe_file_error(why))
 
 
 def describe_vertices(plan: PhysicalPlan, metrics: Sequence[Metrics]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeAlias
@@ -200,12 +201,14 @@ class RecordingFiles:
         self._number, self._written_steps, self._written = self._number + 1, 0, Counter()
 
     def _close_open(self) -> int:
-        size = 0
-        for file, writer, _ in self._open.values():
-            writer.close()
-            size += file.tell()
-            file.close()
+        size, found = 0, self._open
         self._open = {}
+        with ExitStack() as held:
+            for file, _, _ in found.values():
+                held.callback(file.close)  # of each, even if another cannot be ended
+            for file, writer, _ in found.values():
+                writer.close()
+                size += file.tell()
         return size
 
     def close(self) -> None:
@@ -218,9 +221,12 @@ class RecordingFiles:
 def write_manifest(path: Path, stored: Mapping[str, Any]) -> None:
     """A new manifest in the place of the old one, at once."""
     whole = {**stored, SUM: manifest_sum(json.loads(json.dumps(stored)))}
-    beside = path / f".{MANIFEST}.{os.getpid()}"
-    beside.write_text(json.dumps(whole, ensure_ascii=False, indent=1), encoding="utf-8")
-    beside.replace(path / MANIFEST)
+    beside = path / f".{MANIFEST}.partial"
+    try:
+        beside.write_text(json.dumps(whole, ensure_ascii=False, indent=1), encoding="utf-8")
+        beside.replace(path / MANIFEST)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def manifest_sum(stored: Mapping[str, Any]) -> str:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch
+from recension.core.batch import EventBatch, concat, null_payload
+from recension.core.comparable import compare_tables
+from recension.core.errors import SchemaError, StreamError, TimeError
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
 from recension.core.history import History
-from recension.core.ticks import FOREVER, instant
-from recension.testing.difference import compare_events
+from recension.core.netting import number_rows
+from recension.core.ticks import FOREVER, from_arrow, instant
+from recension.core.time_kind import TICKS, kind_of_column, merge_kinds
+from recension.testing.compared import BatchHistory, Compared, PlainEvents
+from recension.testing.difference import compare
 from recension.testing.model import Close, Open, OpenClose, StreamModel, Written, reconstitute
 
-_CONTROL = ("_kind", "_vs", "_ve", "_new_ve", "_count", "_batch", "_seq")
+_TIMES = ("_vs", "_ve", "_new_ve")
+_CONTROL = ("_kind", *_TIMES, "_count", "_batch", "_seq")
+_ROW = "row"  # in the place of a payload: the number of the row that has it
 
 
 class HasHistory(Protocol):
@@ -31,7 +41,8 @@ def assert_equivalent(actual: StreamLike, expected: StreamLike, *, tolerance: fl
     """Fail unless both have the same canonical history, whatever their elements are.
 
     Nulls equal nulls, NaN equals NaN, floats are equal within a relative ``tolerance``, and two identical
-    events are two events.
+    events are two events. All other values must be exactly equal: they are compared as `recension diff` does.
+    Ticks, timestamps without a zone and timestamps in one are not the same times.
 
     >>> from recension.core.events import Insert, Retract
     >>> assert_equivalent(
@@ -42,7 +53,11 @@ def assert_equivalent(actual: StreamLike, expected: StreamLike, *, tolerance: fl
     names, wanted = _column_names(actual), _column_names(expected)
     if names is not None and wanted is not None and names != wanted:
         raise AssertionError(f"the columns differ: expected {sorted(wanted)}, got {sorted(names)}")
-    if found := compare_events(_read_events(actual), _read_events(expected), tolerance):
+    try:
+        found = compare(_read_history(actual), _read_history(expected), tolerance)
+    except (SchemaError, TimeError) as why:
+        raise AssertionError(f"the histories differ: {why}") from None
+    if found:
         raise AssertionError(str(found))
 
 
@@ -75,15 +90,77 @@ def _context(elements: list[Element], at: int) -> str:
     return "\n".join([*(["      ..."] if first else []), *lines, f"    > {elements[at]}"])
 
 
-def _read_events(stream: StreamLike) -> list[Event]:
-    """The canonical history, as Python values."""
+def _read_history(stream: StreamLike) -> Compared:
+    """The canonical history: in columns where there are columns, else as Python values."""
     if isinstance(stream, History):
-        return stream.to_events()
-    if isinstance(stream, EventBatch | pa.Table | pa.RecordBatch):
-        return reconstitute(_read_elements(stream))
+        return stream
     if hasattr(stream, "history"):
-        return _read_events(stream.history())
-    return reconstitute(_read_elements(stream))
+        return _read_history(stream.history())
+    if isinstance(stream, EventBatch):
+        return _read_batch(stream)
+    if isinstance(stream, pa.Table | pa.RecordBatch):
+        return _read_table(stream if isinstance(stream, pa.Table) else pa.Table.from_batches([stream]))
+    items = list(stream)
+    is_batch = [isinstance(item, EventBatch) for item in items]
+    if any(is_batch) and all(is_batch):
+        return _read_batch(concat(items))
+    return PlainEvents(reconstitute(_read_elements(items)), has_kind=not any(is_batch))
+
+
+def _read_batch(batch: EventBatch) -> Compared:
+    payload = pa.Table.from_batches([batch.payload])
+    numbers = _number_payloads(payload, len(batch))
+    elements: list[Element] = [
+        replace(element, payload={_ROW: number}) if isinstance(element, Insert | Retract) else element
+        for element, number in zip(_without_payload(batch).to_elements(), numbers, strict=True)
+    ]
+    try:
+        return BatchHistory(_history_of_rows(reconstitute(elements), payload))
+    except StreamError:
+        return PlainEvents(reconstitute(batch.to_elements()))  # raises it with the payload's values
+
+
+def _without_payload(batch: EventBatch) -> EventBatch:
+    control = (batch.kind, batch.vs, batch.ve, batch.new_ve, batch.count)
+    return EventBatch(*control, null_payload(len(batch), pa.schema([])))
+
+
+def _read_table(table: pa.Table) -> History:
+    """Rows in the format of stream and history files (design, §2)."""
+    names = table.schema.names
+    payload = table.drop_columns([name for name in names if name in _CONTROL])
+    numbers = _number_payloads(payload, len(table))
+    control = table.select([name for name in names if name in _CONTROL])
+    for name in control.schema.names:
+        if name in _TIMES:  # exactly, or an error
+            ticks = from_arrow(control[name].combine_chunks(), name)
+            control = control.set_column(control.schema.get_field_index(name), name, ticks)
+    rows: list[Mapping[str, Any]] = [
+        {**row, _ROW: number} for row, number in zip(control.to_pylist(), numbers, strict=True)
+    ]
+    try:
+        events = reconstitute(_elements_of_rows(rows))
+    except StreamError:
+        events = reconstitute(_elements_of_rows(table.to_pylist()))  # raises it with the payload's values
+    kinds = (kind_of_column(table.schema.field(name).type) for name in _TIMES if name in names)
+    return replace(_history_of_rows(events, payload), time_type=reduce(merge_kinds, kinds, None) or TICKS)
+
+
+def _number_payloads(payload: pa.Table, size: int) -> list[int]:
+    """For each payload the number of the first row that has it. Arrow tells apart what Python does not."""
+    if not payload.num_columns:
+        return [0] * size
+    numbers = number_rows(compare_tables(payload, payload.slice(0, 0)).exact_words())
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    found: list[int] = first[inverse].tolist()
+    return found
+
+
+def _history_of_rows(events: list[Event], payload: pa.Table) -> History:
+    """Events whose payload is the number of a row."""
+    rows = np.array([event.payload[_ROW] for event in events], np.int64)
+    vs, ve = (np.array([getattr(event, end) for event in events], np.int64) for end in ("vs", "ve"))
+    return History(vs, ve, payload.take(pa.array(rows)) if payload.num_columns else payload)
 
 
 def _read_elements(stream: Elements) -> list[Element]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from recension.core.difference import RELATIVE_TOLERANCE, difference
 from recension.core.events import Event
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.testing.compared import Compared, PlainEvents, unify
 from recension.testing.model import payload_key
 
 Pair: TypeAlias = tuple[Event, Event]
@@ -41,61 +42,35 @@ class EventDifference:
 
 
 def compare_events(
-    actual: Sequence[Event], expected: Sequence[Event], tolerance: float = 1e-9
+    actual: Sequence[Event], expected: Sequence[Event], tolerance: float = RELATIVE_TOLERANCE
 ) -> EventDifference:
     """Compare two bags of events; floats are equal within a relative ``tolerance``."""
-    _, surplus, lacking = _pair(actual, expected, lambda e: (e.vs, e.ve, payload_key(e.payload)))
-    _, surplus, lacking = _pair_if(
-        surplus, lacking, lambda e: (e.vs, e.ve), lambda a, b: is_close(a.payload, b.payload, tolerance)
-    )
+    return compare(PlainEvents(actual), PlainEvents(expected), tolerance)
+
+
+def compare(actual: Compared, expected: Compared, tolerance: float = RELATIVE_TOLERANCE) -> EventDifference:
+    """Compare two histories, by the judge of all histories (`core.difference`)."""
+    found = difference(*unify(actual, expected), tolerance=tolerance)
+    surplus, lacking = found.unexpected.to_events(), found.missing.to_events()
     started, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, payload_key(e.payload)))
     moved, surplus, lacking = _pair(surplus, lacking, lambda e: payload_key(e.payload))
     changed, surplus, lacking = _pair(surplus, lacking, lambda e: (e.vs, e.ve))
     return EventDifference(started + moved, changed, _sort(lacking), _sort(surplus))
 
 
-def is_close(actual: Any, expected: Any, tolerance: float) -> bool:
-    """Equal, with floats compared within a relative tolerance, at any depth of nesting.
-
-    Sums that should be zero come out as tiny remainders, which no relative tolerance forgives: below a
-    thousandth of the tolerance the difference itself counts.
-    """
-    if isinstance(actual, dict) and isinstance(expected, dict):
-        names = actual.keys() | expected.keys()
-        return all(is_close(actual.get(name), expected.get(name), tolerance) for name in names)
-    if isinstance(actual, list) and isinstance(expected, list):
-        pairs = zip(actual, expected, strict=False)
-        return len(actual) == len(expected) and all(is_close(a, b, tolerance) for a, b in pairs)
-    if isinstance(actual, float) and isinstance(expected, float):
-        both_nan = math.isnan(actual) and math.isnan(expected)
-        return both_nan or math.isclose(actual, expected, rel_tol=tolerance, abs_tol=tolerance / 1000)
-    return type(actual) is type(expected) and bool(actual == expected)
-
-
 def _pair(
     actual: Sequence[Event], expected: Sequence[Event], key: Callable[[Event], Hashable]
 ) -> tuple[list[Pair], list[Event], list[Event]]:
-    return _pair_if(actual, expected, key, lambda a, b: True)
-
-
-def _pair_if(
-    actual: Sequence[Event],
-    expected: Sequence[Event],
-    key: Callable[[Event], Hashable],
-    fits: Callable[[Event, Event], bool],
-) -> tuple[list[Pair], list[Event], list[Event]]:
-    """Pairs (expected, actual) with one key that fit, and what is left of both sides."""
+    """Pairs (expected, actual) with one key, and what is left of both sides."""
     waiting: defaultdict[Hashable, list[Event]] = defaultdict(list)
     for event in reversed(actual):
         waiting[key(event)].append(event)
     pairs, lacking = [], []
     for event in expected:
-        candidates = waiting[key(event)]
-        found = next((i for i in reversed(range(len(candidates))) if fits(candidates[i], event)), None)
-        if found is None:
-            lacking.append(event)
+        if candidates := waiting[key(event)]:
+            pairs.append((event, candidates.pop()))
         else:
-            pairs.append((event, candidates.pop(found)))
+            lacking.append(event)
     return pairs, [event for events in waiting.values() for event in events], lacking
 
 

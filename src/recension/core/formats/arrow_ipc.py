@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.errors import FormatError
 from recension.core.formats.columns import require_readable
-from recension.core.formats.files import format_errors, validate_batch
+from recension.core.formats.files import format_errors, in_bounded_slices, validate_batch
 
 LARGEST: Final = 512 << 20
 """What one record batch may be when it is unpacked."""
@@ -57,7 +57,7 @@ class ArrowRows:
             for batch in _record_batches(reader):
                 chosen = validate_batch(batch.select(wanted.names))
                 for start in range(0, len(chosen), size):
-                    yield chosen.slice(start, size)
+                    yield from in_bounded_slices(chosen.slice(start, size))
 
     def _check(self, source: pa.NativeFile) -> None:
         try:

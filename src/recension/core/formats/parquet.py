@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,16 @@ import pyarrow.parquet as pq
 from recension.core.batch import Index
 from recension.core.errors import FormatError
 from recension.core.formats.columns import KIND, TIMES, require_readable
-from recension.core.formats.files import format_errors, require_seal, require_size, validate_batch
+from recension.core.formats.files import (
+    DECODED,
+    TEXTS,
+    format_errors,
+    in_bounded_slices,
+    longest_text,
+    require_seal,
+    require_size,
+    validate_batch,
+)
 
 _ROW_GROUP: Final = 1 << 18
 
@@ -49,9 +59,10 @@ class ParquetRows:
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, ``size`` rows at a time."""
-        with self._read(wanted) as file:
+        with self._read(wanted, size) as file:
             batches = map(validate_batch, file.iter_batches(size, columns=wanted.names, use_threads=False))
-            yield from batches if self._without is None else _without_rows(batches, self._without)
+            kept = batches if self._without is None else _without_rows(batches, self._without)
+            yield from (part for batch in kept for part in in_bounded_slices(batch))
 
     def batches_with(self, wanted: pa.Schema, size: int, rows: Index) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Those batches that have one of some rows (from 0, ascending), and where each begins.
@@ -59,23 +70,47 @@ class ParquetRows:
         Row groups without any of them are not read. No row may be deleted.
         """
         groups = np.unique(np.searchsorted(self._groups, rows, "right") - 1)
-        with self._read(wanted) as file:
+        with self._read(wanted, size) as file:
             for group in groups.tolist():
                 first = int(self._groups[group])
                 for batch in file.iter_batches(size, [group], columns=wanted.names, use_threads=False):
                     low, high = np.searchsorted(rows, (first, first + len(batch)))
                     if low < high:
-                        yield first, validate_batch(batch)
+                        at = first
+                        for part in in_bounded_slices(validate_batch(batch)):
+                            yield at, part
+                            at += len(part)
                     first += len(batch)
 
     @contextmanager
-    def _read(self, wanted: pa.Schema) -> Iterator[Any]:
+    def _read(self, wanted: pa.Schema, size: int) -> Iterator[Any]:
         # Few kinds, many rows: as a dictionary they cost a byte of decoding instead of a string each.
         few = [KIND] if KIND in wanted.names else []
         require_seal(self._path, self._seal)
         self._seal = ""
-        with format_errors(str(self._path)), self._open(few) as file:
-            yield file
+        with format_errors(str(self._path)):
+            texts = [field.name for field in wanted if field.type in TEXTS and field.name not in few]
+            long = self._long_texts(texts, size)
+            with self._open([*few, *long]) as file:
+                yield file
+
+    def _long_texts(self, names: list[str], size: int) -> list[str]:
+        """Columns with so long a text in a dictionary that it might not fit into as many rows at once."""
+        if not names:
+            return []
+        found = set[str]()
+        with self._open(names) as file:
+            stored = {file.metadata.schema.column(at).path: at for at in range(len(file.metadata.schema))}
+            for group in range(file.num_row_groups):
+                content = file.metadata.row_group(group)
+                for name in (name for name in names if name in stored and name not in found):
+                    chunk = content.column(stored[name])
+                    most = DECODED // max(1, min(size, content.num_rows))
+                    if chunk.has_dictionary_page and chunk.total_uncompressed_size > most:
+                        (first,) = islice(file.iter_batches(1, [group], columns=[name], use_threads=False), 1)
+                        if longest_text(first.column(0)) > most:
+                            found.add(name)
+        return [name for name in names if name in found]
 
     def _open(self, dictionaries: list[str]) -> Any:
         # Spark's old timestamps (INT96) would else become nanoseconds, which end in the year 2262.

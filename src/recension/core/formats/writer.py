@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase
@@ -123,11 +125,57 @@ def replacement_of(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     # Short, since a name may be as long as the file system allows. The extension is that of the path given,
     # even if it is a link to a file with another.
-    partial = target.with_name(f".{target.stem[:40]}.{os.getpid()}.partial{path.suffix}")
+    name = f".{target.stem[:40]}."
+    partial = target.with_name(f"{name}{os.getpid()}.partial{path.suffix}")
+    _remove_abandoned(target.parent, name, path.suffix)
     try:
-        yield partial
-        with format_errors(str(path)):
-            partial.replace(target)
+        with _locked(partial, str(path)):
+            yield partial
+            with format_errors(str(path)):
+                partial.replace(target)
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+@contextmanager
+def _locked(partial: Path, name: str) -> Iterator[None]:
+    """Others see by the lock that this file is being written."""
+    with format_errors(name):
+        handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_abandoned(folder: Path, name: str, suffix: str) -> None:
+    """Remove what runs that were killed have left of this file: nobody holds it, and its process is gone."""
+    pattern = re.compile(rf"{re.escape(name)}([0-9]+)\.partial{re.escape(suffix)}")
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            found = pattern.fullmatch(entry.name)
+            if found and not _is_alive(int(found[1])) and entry.is_file(follow_symlinks=False):
+                _remove_unlocked(Path(entry.path))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _remove_unlocked(file: Path) -> None:
+    with suppress(OSError):
+        handle = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
+        finally:
+            os.close(handle)
