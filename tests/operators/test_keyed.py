@@ -235,3 +235,15 @@ def test_a_level_of_consistency_stands_above_the_keys() -> None:
         "[1, 5) {'state': 'a', 'n': 1}",
         "[5, ∞) {'state': 'b', 'n': 1}",
     ]
+
+
+def test_a_row_at_the_cti_is_in_time_beside_one_that_is_late() -> None:
+    log = orders(order="version", on_violation="drop")
+    came = [change(1, "new", 1, 3), rc.Cti(5), change(1, "paid", 2, 4), change(1, "sent", 3, 5)]
+    for size in (1, 4):
+        session = rc.session(log)
+        session.push("orders", came[:2])
+        for at in range(2, 4, size):
+            session.push("orders", came[at : at + size])
+        found = [(e.payload["state"], e.vs, e.ve) for e in session.history().to_events()]
+        assert found == [("new", 3, 5), ("sent", 5, rc.FOREVER)]

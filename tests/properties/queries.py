@@ -238,7 +238,7 @@ def _so_far(history: History, watermark: int, *, by_group: bool) -> History:
     ends: dict[Any, int] = {}
     for event in history:
         group = event.payload["k"] if by_group else None
-        ends[group] = max(ends.get(group, watermark + 1), event.ve if event.ve < FOREVER else 0)
+        ends[group] = max(ends.get(group, watermark + 1), event.ve if event.ve < FOREVER else watermark)
     return [
         replace(e, ve=ends[e.payload["k"] if by_group else None]) if e.ve == FOREVER else e for e in history
     ]
