@@ -206,7 +206,8 @@ def test_an_end_that_windows_above_a_merge_cannot_take_changes_nothing(case: Any
         session.push(source, [rc.Insert(A, 2)])
     session.advance("s", 3)
     before = session.history().to_events()
-    for end in (lambda: session.advance("s", rc.FOREVER), session.close):
+    ends: list[Callable[[], None]] = [lambda: session.advance("s", rc.FOREVER), session.close]
+    for end in ends:
         with pytest.raises(rc.RecensionError, match="name a last start with until="):
             end()
     session.push("r", [rc.Cti(3)])
