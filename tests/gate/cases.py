@@ -153,16 +153,15 @@ def _wrong(dice: Dice, near: Element) -> Element:
     if not isinstance(near, Insert | Retract):
         return Cti(dice.pick(range(HORIZON)))
     payload, vs, ve = near.payload, near.vs, near.new_ve if isinstance(near, Retract) else near.ve
-    return dice.pick(
-        [
-            Insert(payload, vs, vs),
-            Insert(payload, 0, ve),
-            Retract(payload, vs, ve, ve),
-            Retract(payload, vs, ve, vs - 1),
-            Retract(payload, vs, max(vs, ve - 1), vs),
-            Retract(payload, vs, ve, vs + 1),
-        ]
-    )
+    wrong: list[Element] = [
+        Insert(payload, vs, vs),
+        Insert(payload, 0, ve),
+        Retract(payload, vs, ve, ve),
+        Retract(payload, vs, ve, vs - 1),
+        Retract(payload, vs, max(vs, ve - 1), vs),
+        Retract(payload, vs, ve, vs + 1),
+    ]
+    return dice.pick(wrong)
 
 
 def _spoil(dice: Dice, rows: list[Row]) -> list[Row]:
@@ -204,7 +203,9 @@ def open_close(dice: Dice, policy: str) -> Case:
             case "open late":
                 rows.append({"_kind": "open", "_vs": t - 3, **_payload(dice)})
             case "ended open":
-                rows.append({"_kind": "open", "_vs": t, "_ve": dice.pick([None, None, t + 1]), **_payload(dice)})
+                rows.append(
+                    {"_kind": "open", "_vs": t, "_ve": dice.pick([None, None, t + 1]), **_payload(dice)}
+                )
             case "close":
                 rows.append({"_kind": "close", "_ve": t + dice.pick([0, 0, 1, -2]), **_payload(dice)})
             case "cti":
@@ -235,7 +236,9 @@ def numbered(dice: Dice, policy: str) -> Case:
     for _ in range(dice.pick([0, 1, 2])):
         at = dice.pick(range(len(rows)))
         rows[at + 1 : at + 1] = rows[max(0, at - dice.pick([0, 1, 2])) : at + 1]
-    return Case({"on_violation": policy, "sequence": "n"}, {**_STREAM, **PAYLOAD, "n": "int64"}, _spoil(dice, rows))
+    return Case(
+        {"on_violation": policy, "sequence": "n"}, {**_STREAM, **PAYLOAD, "n": "int64"}, _spoil(dice, rows)
+    )
 
 
 def plain_table(dice: Dice, policy: str) -> Case:
@@ -270,16 +273,27 @@ def keyed(dice: Dice, policy: str) -> Case:
         cti = 0 if policy == "raise" else dice.pick(range(8))
         rows += dice.pick([[], [], [{"_kind": "cti", "_vs": cti}]])
     options = {"on_violation": policy, "key": "k", "version": "version"}
-    return Case(options, {**_STREAM, **PAYLOAD, "version": "int64"}, _spoil(dice, rows), {**PAYLOAD, "version": "int64"})
+    return Case(
+        options,
+        {**_STREAM, **PAYLOAD, "version": "int64"},
+        _spoil(dice, rows),
+        {**PAYLOAD, "version": "int64"},
+    )
 
 
 def timeless(dice: Dice, policy: str) -> Case:
     """A table without times."""
-    return Case({}, dict(PAYLOAD), [_payload(dice) for _ in range(dice.pick([1, 2, 4]))], make="table", may_be_cut=False)
+    return Case(
+        {},
+        dict(PAYLOAD),
+        [_payload(dice) for _ in range(dice.pick([1, 2, 4]))],
+        make="table",
+        may_be_cut=False,
+    )
 
 
 def written(dice: Dice, policy: str) -> Case:
-    """What a query has written, in the order of ``(_batch, _seq)``; a run may have written some of it twice."""
+    """What a query has written, in the order of ``(_batch, _seq)``; a run may write some rows twice."""
     rows: list[Row] = [
         {**row_of(element), "_batch": n // 3, "_seq": n % 3} for n, element in enumerate(_stream(dice))
     ]

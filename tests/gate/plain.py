@@ -1,4 +1,4 @@
-"""Which row is refused, and why, in plain Python: a row at a time, a step at a time. It shares nothing with the gate.
+"""Which row is refused, and why, in plain Python: a row at a time, and nothing shared with the gate.
 
     decode -> place -> repeats -> open and close -> declared properties -> validity
 
@@ -48,7 +48,9 @@ class PlainGate:
 
     def first_undecodable(self) -> tuple[int, str] | None:
         """The same of the first row that no element can be made of."""
-        rows = ((n, self._decode_fault(self._kind(row), row)) for n, row in enumerate(self._case.rows, start=1))
+        rows = (
+            (n, self._decode_fault(self._kind(row), row)) for n, row in enumerate(self._case.rows, start=1)
+        )
         return next(((number, why) for number, why in rows if why is not None), None)
 
     def _kind(self, row: Row) -> Any:
@@ -67,8 +69,8 @@ class PlainGate:
         self._highest = self._highest if number is None else number
         try:
             element = self._translate(kind, row, stream)
-        except StreamError as why:
-            return why.reason
+        except StreamError as fault:
+            return str(fault.reason)
         if isinstance(element, Retract) and not self._takes_retractions:
             return "a retraction, but the source is "
         return self._validity_fault(element, stream)

@@ -21,6 +21,7 @@ import recension as rc
 from recension.core.batch import EventBatch
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.plan.source import declared_kind
 from recension.runners.exchange.packets import NAMED, ORDER, ROW, Packet
 from recension.runners.spark.stream.packing import FILE, Packing
 from recension.runners.spark.stream.topology import Inlet
@@ -49,7 +50,7 @@ def _packets(packing: Packing, piece: Path | pa.Table) -> Iterator[Packet]:
 
 
 def _as_frame(case: Case, start: int, stop: int) -> pa.Table:
-    """Rows as a pipeline selects them of a DataFrame: the columns that give a place have names of their own."""
+    """Rows as a pipeline selects them of a DataFrame: columns that give a place have names of their own."""
     table, numbers = case.table(start, stop), range(start + 1, stop + 1)
     run = ["_run", "_batch", "_seq"]
     named = case.place_columns + (run if "_run" in case.columns else [])
@@ -69,7 +70,11 @@ def _as_frame(case: Case, start: int, stop: int) -> pa.Table:
 def _verdict(case: Case, shards: int, turns: list[list[Path]] | list[list[pa.Table]]) -> Verdict:
     query = case.query()
     try:
-        tasks, output, packets = Tasks([query.plan], shards, {"s": Inlet(kind=case.source().plan.kind)}), list[EventBatch](), list[Packet]()
+        tasks, output, packets = (
+            Tasks([query.plan], shards, {"s": Inlet(kind=declared_kind(query.plan))}),
+            list[EventBatch](),
+            list[Packet](),
+        )
         for pieces in turns:
             flowing = tasks.play(pieces)
             packets += flowing

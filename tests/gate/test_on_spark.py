@@ -89,10 +89,11 @@ def test_the_earliest_fault_stops_the_query(spark: Any, tmp_path: Path, family: 
         and wanted in why[1]
         and PlainGate(case).first_undecodable() is None
     )
-    row, why = PlainGate(case).first_fault() or (0, "")
+    row, gist = PlainGate(case).first_fault() or (0, "")
     file = ways.write(case, tmp_path / "s.parquet")
     with pytest.raises(StreamingQueryException) as stopped:
         run(spark, case.query(), {"s": str(file)}, tmp_path)
     told = str(rc.spark.reason_of(stopped.value))
-    place, _, reason = told.partition(f"s.parquet: row {row}: ")
-    assert says(reason, why), told
+    _, found, reason = told.partition(f"s.parquet: row {row}: ")
+    assert found, told
+    assert says(reason, gist), told

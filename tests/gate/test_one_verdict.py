@@ -1,8 +1,8 @@
 """The same rows get the same verdict, by whatever way they come in.
 
 One verdict: taken or refused. One count by reason, one history, one reason text but for the place; and of
-several faults the earliest row's is reported. All ways are compared with rows pushed one at a time, as no later
-row can then be in the way; and what is refused, with `PlainGate`, which shares no code with any of them.
+several faults the earliest row's is reported. All ways are compared with rows pushed one at a time, as no
+later row can then be in the way; and these with `PlainGate`, which shares no code with any way.
 """
 
 from __future__ import annotations
@@ -67,6 +67,6 @@ def test_the_earliest_fault_is_that_of_a_plain_walk(family: str) -> None:
         if expected is None or not case.may_be_cut:
             assert not found.refused or not case.may_be_cut, found
             return
-        assert found.row == expected[0] and says(found.refused, expected[1]), (case.rows, found, expected)
+        assert (found.row, says(found.refused, expected[1])) == (expected[0], True), (case, found, expected)
 
     holds()

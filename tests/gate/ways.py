@@ -47,7 +47,9 @@ class Verdict:
         if self.refused:
             return self
         counts = Counter(self.counts)
-        return Verdict(counts={"dropped": dropped_count(counts), "late": late_count(counts)}, history=self.history)
+        return Verdict(
+            counts={"dropped": dropped_count(counts), "late": late_count(counts)}, history=self.history
+        )
 
 
 Way: TypeAlias = Callable[[Case, Path], Verdict]
@@ -96,7 +98,10 @@ def by_run(case: Case, data: Any, size: int = 1 << 16) -> Verdict:
 
 def in_all(found: rc.Result) -> Verdict:
     """What a run took in, and how much it did not."""
-    counts = {"dropped": sum(one.dropped for one in found.metrics), "late": sum(one.late for one in found.metrics)}
+    counts = {
+        "dropped": sum(one.dropped for one in found.metrics),
+        "late": sum(one.late for one in found.metrics),
+    }
     return Verdict(counts=counts, history=taken({}, found.history()).history)
 
 
@@ -111,7 +116,9 @@ def write(case: Case, path: Path, start: int = 0, stop: int | None = None) -> Pa
         case ".csv":
             pyarrow.csv.write_csv(table, path)
         case ".jsonl":
-            path.write_text("".join(json.dumps(row, default=str) + "\n" for row in table.to_pylist()), encoding="utf-8")
+            path.write_text(
+                "".join(json.dumps(row, default=str) + "\n" for row in table.to_pylist()), encoding="utf-8"
+            )
     return path
 
 
@@ -143,7 +150,9 @@ def _command(case: Case, path: Path, *options: str) -> Verdict:
         code = main(arguments)
     if code:
         return _printed_refusal(err.getvalue())
-    return taken(_printed_counts(err.getvalue()), read_history(folder / "h.parquet", schema=case.query().schema))
+    return taken(
+        _printed_counts(err.getvalue()), read_history(folder / "h.parquet", schema=case.query().schema)
+    )
 
 
 def _printed_refusal(text: str) -> Verdict:
@@ -237,7 +246,13 @@ COMMAND: Final[dict[str, Way]] = {f"command, {name}": partial(command, name) for
 # What has no counts by reason.
 IN_ALL: Final = {*RUN, *OPENED, *(name for name in PATHS if name.startswith("run"))}
 NEEDS_ELEMENTS: Final = {"elements", "elements one by one", "run of elements"}
-IN_PIECES: Final = {"pieces", "pieces, restored", "elements one by one", "run of a table by threes", "row by row"}
+IN_PIECES: Final = {
+    "pieces",
+    "pieces, restored",
+    "elements one by one",
+    "run of a table by threes",
+    "row by row",
+}
 
 
 def may_take(name: str, case: Case) -> bool:
@@ -256,7 +271,9 @@ def compare(name: str, case: Case, expected: Verdict, found: Verdict) -> None:
         expected = expected.in_all()
     if name.startswith("Spark") and found.refused and expected.refused:
         found = _on_spark(name, case, expected, found)
-    assert found == expected, f"{name}\n{found}\n{expected}\n{case.options}\n" + "\n".join(map(str, case.rows))
+    assert found == expected, f"{name}\n{found}\n{expected}\n{case.options}\n" + "\n".join(
+        map(str, case.rows)
+    )
 
 
 def _on_spark(name: str, case: Case, expected: Verdict, found: Verdict) -> Verdict:

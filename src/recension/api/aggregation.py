@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Generic, Self, TypeVar
 
 from recension.api.base import StreamBase, plan_of
-from recension.api.windows import Answer, WindowedStream, windows_of
+from recension.api.windows import Answer, WindowedStream
 from recension.core.calendar import ZoneLike
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike, duration
@@ -16,6 +16,7 @@ from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.answers import having
 from recension.plan.expressions import Expr, IntoExpression, column, tree_of
 from recension.plan.expressions.tree import Call
+from recension.plan.grids import grid
 from recension.plan.group_apply import group_apply
 from recension.plan.module_window import WindowKind
 from recension.plan.node import Outputs, Speculate, all_of
@@ -103,7 +104,7 @@ class WindowMethods(Generic[S]):
         >>> rc.source("s", {"x": "int64"}).hopping(size="10m", hop="1m")
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
-        return self._over_windows(windows_of(size, hop, offset, until, tz, max_windows))
+        return self._over_windows(grid(size, hop, offset, until, tz, max_windows))
 
     def snapshot(self) -> WindowedStream[S]:
         """One window for every snapshot: ``snapshot().agg(...)`` is ``agg(...)``.
