@@ -158,7 +158,7 @@ def _wrong(dice: Dice, near: Element) -> Element:
         Insert(payload, 0, ve),
         Retract(payload, vs, ve, ve),
         Retract(payload, vs, ve, vs - 1),
-        Retract(payload, vs, max(vs, ve - 1), vs),
+        Retract(payload, vs, vs if ve == FOREVER else max(vs, ve - 1), vs),
         Retract(payload, vs, ve, vs + 1),
     ]
     return dice.pick(wrong)

@@ -100,6 +100,7 @@ def by_rows(size: int, shards: int, case: Case, folder: Path) -> Verdict:
 TASKS: Final[dict[str, Way]] = {
     **{f"Spark's tasks, {name}": partial(by_file, name, 1) for name in FORMATS},
     "Spark's tasks, parquet, 3 shards": partial(by_file, "parquet", 3),
-    "Spark's tasks, rows": partial(by_rows, 0, 2),
+    "Spark's tasks, rows": partial(by_rows, 0, 1),
+    "Spark's tasks, rows, 2 shards": partial(by_rows, 0, 2),
     "Spark's tasks, rows by twos": partial(by_rows, 2, 1),
 }

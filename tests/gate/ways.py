@@ -24,7 +24,7 @@ import recension as rc
 from recension.cli import main
 from recension.core.formats import open_stream, read_history
 from recension.core.validity import STALE_CTI
-from recension.plan.source import Source
+from recension.plan.source import sources_of
 from recension.runners.metrics import dropped_count, late_count
 from recension.testing.model import payload_key
 
@@ -62,6 +62,11 @@ def taken(counts: Mapping[str, int], history: rc.History) -> Verdict:
     return Verdict(counts=told, history=tuple(events))
 
 
+def added(counts: Mapping[str, Mapping[str, int]]) -> Counter[str]:
+    """All counts by reason, of sources and of steps."""
+    return sum((Counter(one) for one in counts.values()), Counter())
+
+
 def refused(why: rc.RecensionError, before: int = 0) -> Verdict:
     """Why, and by which row, of which so many were in files or pieces before."""
     if not isinstance(why, rc.StreamError):
@@ -80,7 +85,7 @@ def push_pieces(case: Case, pieces: list[Any], *, restored: bool = False, **how:
                 session.restore(state)
     except rc.RecensionError as why:
         return refused(why)
-    return taken(sum(session.counts().values(), Counter()), session.history())
+    return taken(added(session.counts()), session.history())
 
 
 def _tables(case: Case, size: int) -> list[pa.Table]:
@@ -124,8 +129,7 @@ def write(case: Case, path: Path, start: int = 0, stop: int | None = None) -> Pa
 
 def _opened(case: Case, path: Path, size: int) -> Any:
     """The file as `open_stream` gives it, told what the source says of its columns."""
-    source = case.source().plan
-    assert isinstance(source, Source)
+    (source,) = sources_of(case.query().plan).values()
     return open_stream(
         path,
         schema=source.columns,
