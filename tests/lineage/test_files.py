@@ -12,8 +12,8 @@ import pytest
 import recension as rc
 from recension.cli import main
 from recension.core.errors import RecensionError
-from recension.core.formats import open_stream
 from recension.core.formats.parquet import ParquetRows
+from recension.gate.files import open_stream
 from recension.lineage import Why, explain_answer
 from recension.lineage.inputs import FileInput, read_inputs
 

@@ -32,7 +32,7 @@ from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
-from recension.core.partitions import PartitionColumns
+from recension.core.placement import PartitionColumns
 from recension.core.ticks import BEGINNING, FOREVER, TICKS_PER
 from recension.core.validity import ELSEWHERE
 from recension.plan.nodes import Source

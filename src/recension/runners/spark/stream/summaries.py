@@ -31,8 +31,8 @@ import pyarrow.compute as pc
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, Mask
 from recension.core.errors import StreamError
-from recension.core.openclose import CLOSE
-from recension.core.partitions import Placement
+from recension.core.formats.decode import CLOSE
+from recension.core.placement import Placement
 from recension.core.ticks import BEGINNING, Ticks
 from recension.runners.spark.stream.codec import pack_tables, unpack_tables
 
