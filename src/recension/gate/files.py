@@ -62,8 +62,8 @@ def open_stream(
 
     As the input of a query it is judged as its source says. Read directly, ``on_violation`` says what happens
     to rows and elements that may not be there (``"raise"`` if it does not); ``check_orphans=False`` lets
-    retractions of unknown events pass, for callers that can handle them, and ``check_lateness=False`` elements
-    that break a CTI. With ``closes_once`` each of equal events has a close of its own.
+    retractions of unknown events pass, for callers that can handle them, and ``check_lateness=False``
+    elements that break a CTI. With ``closes_once`` each of equal events has a close of its own.
 
     ``places`` names the columns of partitions. Such a stream is read whole before its first batch is given,
     and so is one whose rows say in ``_run`` which run of a producer numbered them. In a directory of
