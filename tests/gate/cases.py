@@ -26,6 +26,13 @@ _TIMES: Final = ("_vs", "_ve", "_new_ve", "ts", "until")
 _STREAM: Final = {"_kind": "string", "_vs": "int64", "_ve": "int64", "_new_ve": "int64", "_count": "int64"}
 
 
+_ABOVE: Final[dict[str, Callable[[rc.Stream], rc.Stream]]] = {
+    "": lambda source: source,
+    ".finalize()": lambda source: source.finalize(),
+    ".advance_time(2)": lambda source: source.advance_time(2),
+}
+
+
 @dataclass(frozen=True)
 class Case:
     """A source ``s`` and its rows."""
@@ -66,7 +73,7 @@ class Case:
 
     def query(self, name: str = "s") -> rc.Stream:
         """A query whose answer is what was taken in."""
-        return self.source(name).finalize() if self.above else self.source(name)
+        return _ABOVE[self.above](self.source(name))
 
     def program(self) -> str:
         """The same as a query file."""
@@ -230,6 +237,18 @@ def partitioned(dice: Dice, policy: str) -> Case:
     return Case(options, columns, _spoil(dice, rows), may_be_cut=not is_disordered)
 
 
+def paced(dice: Dice, policy: str) -> Case:
+    """Two streams in one that send no CTIs: each has those that its own events make."""
+    rows = list[Row]()
+    for number in range(dice.pick([1, 4, 8])):
+        vs = number + dice.pick([0, 0, 1, -1, -4])
+        lifetime = {"_vs": vs, "_ve": dice.pick([vs + 1, vs + 3, None, vs])}
+        rows.append({"_kind": "insert", **lifetime, **_payload(dice), "part": dice.pick("pq"), "off": number})
+    options = {"on_violation": policy, "partition": "part", "order": "off", "partitions": 2}
+    columns = {**_STREAM, **PAYLOAD, "part": "string", "off": "int64"}
+    return Case(options, columns, _spoil(dice, rows), above=".advance_time(2)")
+
+
 def numbered(dice: Dice, policy: str) -> Case:
     """Rows that their producer numbers, and perhaps sends again."""
     rows: list[Row] = [{**row_of(element), "n": n} for n, element in enumerate(_stream(dice))]
@@ -310,6 +329,7 @@ FAMILIES: Final[dict[str, Callable[[Dice, str], Case]]] = {
     "insert-only": insert_only,
     "open and close": open_close,
     "partitions": partitioned,
+    "paced": paced,
     "numbered": numbered,
     "plain table": plain_table,
     "history": history,
