@@ -129,7 +129,7 @@ class Checker(DroppedElements):
                 self._live.add_later(batch)
             return batch
         changes, before, salt = checked.changes, checked.before, checked.salt
-        # What comes too late to change the output is dropped, but the input knows its event by it now.
+        # What is too late to change the output is dropped, but the input knows its event by it from now on.
         refused = ~faults.ok()
         if self._policy == "adjust" and self._judges_lateness:
             adjusted = self._late.adjust(batch, before, faults.ok(), salt)
@@ -270,6 +270,14 @@ class Checker(DroppedElements):
         if self._no_effect_before == BEGINNING:
             return changes
         return changes.take((changes.end >= self._no_effect_before) & (self._no_effect_before < FOREVER))
+
+
+def refuse_malformed(batch: EventBatch, origin: Origin, kind: TimeKind = None) -> None:
+    """Refuse the first element that is wrong by itself, whatever was before it; nothing is remembered."""
+    faults = _Faults(batch, origin, kind, None)
+    for reason, rows in _find_malformed(batch, are_rows=False):
+        faults.note(reason, rows)
+    faults.refuse(lambda row, places: None)
 
 
 class _Faults:

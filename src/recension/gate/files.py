@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import groupby
 from os import PathLike
 from pathlib import Path
@@ -77,8 +77,11 @@ def open_stream(
         Path(path), columns, schema, places=places, envelopes=envelopes, version=version
     )
     source = _source_of(str(path), payload, on_violation or "raise", places, closes_once=closes_once)
-    checks = {"check_orphans": check_orphans, "check_lateness": check_lateness}
-    reader = StreamReader(files, payload, source, batch_size, places, **checks)
+    reader = StreamReader(
+        *(files, payload, source, batch_size, places),
+        check_orphans=check_orphans,
+        check_lateness=check_lateness,
+    )
 
     def reopen(source: Source) -> StreamReader:
         if on_violation not in (None, source.on_violation):
@@ -155,15 +158,14 @@ class StreamReader(StreamFiles):
         source: Source,
         size: int = BATCH_SIZE,
         places: PartitionColumns | None = None,
-        **checks: bool,
+        *,
+        check_orphans: bool = True,
+        check_lateness: bool = True,
     ) -> None:
-        """``checks`` are those of the `Gate`."""
         super().__init__(files, schema, size, places)
-        self._source, self._checks = source, checks
+        self._open_gate = partial(Gate, source, check_orphans=check_orphans, check_lateness=check_lateness)
+        self._policy = source.on_violation
         self._gate = self._open_gate()
-
-    def _open_gate(self) -> Gate:
-        return Gate(self._source, **self._checks)
 
     @property
     def counts(self) -> Counter[str]:
@@ -182,7 +184,7 @@ class StreamReader(StreamFiles):
 
     def __iter__(self) -> Iterator[EventBatch]:
         self._gate = gate = self._open_gate()
-        for rows in self.rows(self._source.on_violation):
+        for rows in self.rows(self._policy):
             batch = gate.admit(gate.judge(rows))
             for start in range(0, len(batch), self._size):
                 yield batch.slice(start, min(start + self._size, len(batch)))

@@ -146,7 +146,7 @@ class Gate:
         return admission
 
     def _refuse_earlier(self, rows: Rows, position: int, arrival: Arrival) -> None:
-        """Steps after one that found a fault have not looked: what they find in an earlier row comes first.
+        """The steps after the one that found a fault have not looked: an earlier row's fault comes first.
 
         What is said of a fault does not depend on rows that come after it.
         """

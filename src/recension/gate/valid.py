@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat, cti
 from recension.core.placement import PlacedRows, Placement
 from recension.core.rows import Rows
-from recension.core.validity import EMPTY, CheckedBatch, Checker
+from recension.core.validity import CheckedBatch, Checker
 from recension.gate.step import Arrival, CountByPartition, Step, Verdict
 from recension.plan.source import Source
 
@@ -87,12 +86,3 @@ class Validity(Step):
     def restore(self, chunks: Mapping[str, pa.Table]) -> None:
         """Become what `snapshot` gave."""
         self._checker.restore(chunks)
-
-
-def refuse_empty(rows: Rows) -> None:
-    """Refuse the first row of a table that ends before it has begun: that asks for no other row."""
-    empty = np.flatnonzero(rows.batch.ve <= rows.batch.vs)
-    if len(empty):
-        at = int(empty[0])
-        element = rows.batch.slice(at, at + 1).to_elements(rows.kind)[0]
-        raise rows.origin.error(f"{EMPTY}: {element}", at)

@@ -34,7 +34,7 @@ from recension.core.formats.stream_files import (
 from recension.core.placement import Placement
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
-from recension.gate.valid import refuse_empty
+from recension.core.validity import refuse_malformed
 from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.exchange.clocks import EdgeSender
@@ -116,9 +116,7 @@ class Packing:
             if edge.level == level and edge.origin is self._origin
         }
         self._counts_alone = topology.counts_external_ctis_alone(self._senders)
-        is_strict = self._origin.on_violation == "raise"
-        # Rows of keys may be empty: they restate.
-        self._is_strict = is_strict and not self._origin.are_rows
+        self._is_strict = is_strict = self._origin.on_violation == "raise"
         # A repeat may have the order of what it repeats.
         keeps_orders = is_strict and not self._origin.sequence
         self._summary = Summary(is_stepwise=not is_strict, keeps_orders=keeps_orders)
@@ -141,8 +139,9 @@ class Packing:
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = columns_to_read(file, self._origin.columns, columns)
         for read, rows in decode_file(file, self._decoder, wanted, _ROWS, columns):
-            if file.layout.is_table and self._is_strict:
-                refuse_empty(rows)  # shards get the rows of tables by their starts, without numbers
+            if file.layout.is_table and self._is_strict and not self._origin.are_rows:
+                # Rows of tables do not travel with their numbers: what can be found here, is found here.
+                refuse_malformed(rows.batch, rows.origin, rows.kind)
             if rows.fault is not None:
                 raise rows.fault
             self._decoder.note(rows.dropped)
