@@ -26,8 +26,6 @@ __all__ = ["_cluster"]
 # A table comes as a whole; partitions, orders and sequences are those of the topic and of its headers.
 ELSEWHERE = ("table", "partitions", "paced", "numbered", "written")
 AS_MESSAGES = [family for family in FAMILIES if family not in ELSEWHERE]
-    family for family in FAMILIES if family not in ("table", "partitions", "paced", "numbered", "written")
-]
 UNREADABLE = (UNKNOWN_KIND, NO_START, OPEN_WITH_END, NO_COUNT)
 
 
