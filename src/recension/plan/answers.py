@@ -31,7 +31,7 @@ from recension.plan.node import Node, Outputs, all_of
 from recension.plan.schemas import name_apart
 from recension.plan.span import Project, Where
 from recension.plan.timed_span import reads_times
-from recension.plan.timed_steps import where_timed
+from recension.plan.timed_steps import filtered
 
 A = TypeVar("A")
 VERB = "agg"
@@ -83,8 +83,7 @@ def require_answer(tree: Tree, keys: Sequence[str]) -> None:
 def having(plan: Node, condition: Tree) -> Node:
     """The answers of which a condition holds; it reads their columns, and aggregates that need no column."""
     if not aggregates_of(condition):
-        holds = Expression(condition)
-        return where_timed(plan, holds) if reads_times(holds) else Where(plan, holds)
+        return filtered(plan, Expression(condition))
     is_computed = isinstance(plan, Project) and plan.verb == VERB
     node = plan.input if isinstance(plan, Project) and is_computed else plan
     outputs: Outputs = plan.outputs if isinstance(plan, Project) and is_computed else all_of(plan.schema)
