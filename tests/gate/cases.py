@@ -23,7 +23,7 @@ PAYLOAD: Final = {"k": "string", "v": "int64"}
 POLICIES: Final = ("raise", "drop", "adjust")
 _TYPES: Final = {"string": pa.string(), "int64": pa.int64(), "bool": pa.bool_()}
 _TIMES: Final = ("_vs", "_ve", "_new_ve", "ts", "until")
-_STREAM: Final = {"_kind": "string", "_vs": "int64", "_ve": "int64", "_new_ve": "int64", "_count": "int64"}
+STREAM: Final = {"_kind": "string", "_vs": "int64", "_ve": "int64", "_new_ve": "int64", "_count": "int64"}
 
 
 _ABOVE: Final[dict[str, Callable[[rc.Stream], rc.Stream]]] = {
@@ -95,7 +95,7 @@ class Case:
 
     def elements(self) -> list[Element] | None:
         """The rows as elements; None if some are none, or if columns say more of them."""
-        if self.make == "table" or self.is_timed or {*self.columns} - {*_STREAM, *self.payload}:
+        if self.make == "table" or self.is_timed or {*self.columns} - {*STREAM, *self.payload}:
             return None
         found = [element_of(row, [*self.payload]) for row in self.rows]
         return None if None in found else found  # type: ignore[return-value]
@@ -183,7 +183,7 @@ def _spoil(dice: Dice, rows: list[Row]) -> list[Row]:
 def plain_stream(dice: Dice, policy: str) -> Case:
     """Inserts, retractions and CTIs."""
     stream = [row_of(element) for element in _stream(dice)]
-    return Case({"on_violation": policy}, {**_STREAM, **PAYLOAD}, _spoil(dice, stream))
+    return Case({"on_violation": policy}, {**STREAM, **PAYLOAD}, _spoil(dice, stream))
 
 
 def finalized(dice: Dice, policy: str) -> Case:
@@ -196,7 +196,7 @@ def insert_only(dice: Dice, policy: str) -> Case:
     stream = _stream(dice, insert_only=dice.pick([True, True, False]))
     known = rc.Properties(is_insert_only=True)
     rows = _spoil(dice, [row_of(element) for element in stream])
-    return Case({"on_violation": policy, "properties": known}, {**_STREAM, **PAYLOAD}, rows)
+    return Case({"on_violation": policy, "properties": known}, {**STREAM, **PAYLOAD}, rows)
 
 
 def open_close(dice: Dice, policy: str) -> Case:
@@ -219,7 +219,7 @@ def open_close(dice: Dice, policy: str) -> Case:
                 rows.append({"_kind": "cti", "_vs": t})
             case "insert":
                 rows.append({"_kind": "insert", "_vs": t, "_ve": t + dice.pick([1, 2, 0]), **_payload(dice)})
-    return Case({"on_violation": policy}, {**_STREAM, **PAYLOAD}, rows)
+    return Case({"on_violation": policy}, {**STREAM, **PAYLOAD}, rows)
 
 
 def partitioned(dice: Dice, policy: str) -> Case:
@@ -236,7 +236,7 @@ def partitioned(dice: Dice, policy: str) -> Case:
         row = dice.pick(changes)
         row["off"] = dice.pick([other["off"] for other in changes if other["part"] == row["part"]])
     options = {"on_violation": policy, "partition": "part", "order": "off", "partitions": 2}
-    columns = {**_STREAM, **PAYLOAD, "part": "string", "off": "int64"}
+    columns = {**STREAM, **PAYLOAD, "part": "string", "off": "int64"}
     return Case(options, columns, _spoil(dice, rows), may_be_cut=not is_disordered)
 
 
@@ -248,7 +248,7 @@ def paced(dice: Dice, policy: str) -> Case:
         lifetime = {"_vs": vs, "_ve": dice.pick([vs + 1, vs + 3, None, vs])}
         rows.append({"_kind": "insert", **lifetime, **_payload(dice), "part": dice.pick("pq"), "off": number})
     options = {"on_violation": policy, "partition": "part", "order": "off", "partitions": 2}
-    columns = {**_STREAM, **PAYLOAD, "part": "string", "off": "int64"}
+    columns = {**STREAM, **PAYLOAD, "part": "string", "off": "int64"}
     return Case(options, columns, _spoil(dice, rows), above=".advance_time(2)")
 
 
@@ -259,7 +259,7 @@ def numbered(dice: Dice, policy: str) -> Case:
         at = dice.pick(range(len(rows)))
         rows[at + 1 : at + 1] = rows[max(0, at - dice.pick([0, 1, 2])) : at + 1]
     return Case(
-        {"on_violation": policy, "sequence": "n"}, {**_STREAM, **PAYLOAD, "n": "int64"}, _spoil(dice, rows)
+        {"on_violation": policy, "sequence": "n"}, {**STREAM, **PAYLOAD, "n": "int64"}, _spoil(dice, rows)
     )
 
 
@@ -297,7 +297,7 @@ def keyed(dice: Dice, policy: str) -> Case:
     options = {"on_violation": policy, "key": "k", "version": "version"}
     return Case(
         options,
-        {**_STREAM, **PAYLOAD, "version": "int64"},
+        {**STREAM, **PAYLOAD, "version": "int64"},
         _spoil(dice, rows),
         {**PAYLOAD, "version": "int64"},
     )
@@ -319,7 +319,7 @@ def written(dice: Dice, policy: str) -> Case:
     rows: list[Row] = [
         {**row_of(element), "_batch": n // 3, "_seq": n % 3} for n, element in enumerate(_stream(dice))
     ]
-    columns = {**_STREAM, **PAYLOAD, "_batch": "int64", "_seq": "int64"}
+    columns = {**STREAM, **PAYLOAD, "_batch": "int64", "_seq": "int64"}
     if dice.pick([False, True]):
         columns, rows = columns | {"_run": "string"}, [{**row, "_run": "r"} for row in rows]
         rows = [row for row in rows for _ in range(dice.pick([1, 1, 1, 2]))]

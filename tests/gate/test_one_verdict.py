@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from tests.gate import tasks, ways
-from tests.gate.cases import FAMILIES, Case, make_case
+from tests.gate.cases import FAMILIES, PAYLOAD, STREAM, Case, make_case
 from tests.gate.plain import PlainGate, says
 from tests.gate.ways import Verdict, Way
 from tests.lmerge.scripts import examples
@@ -27,6 +27,7 @@ KINDS = {
     "opened": ways.OPENED,
     "paths": ways.PATHS,
     "command": ways.COMMAND,
+    "batch": ways.BATCH,
     "Spark's tasks": tasks.TASKS,
 }
 
@@ -55,6 +56,20 @@ def test_every_way_gives_one_verdict(family: str, kind: str) -> None:
             check(make_case(family, dice), KINDS[kind], Path(folder))
 
     holds()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_comes_after_the_end_of_time_is_late(kind: str, tmp_path: Path) -> None:
+    """Also where the event has no end: nobody remembers it any more."""
+    event = {"_vs": 0, "_ve": None, "k": "a", "v": 1}
+    told = [
+        event | {"_kind": "insert"},
+        {"_kind": "cti", "_vs": None},
+        event | {"_kind": "retract", "_new_ve": 8},
+    ]
+    case = Case({"on_violation": "adjust"}, {**STREAM, **PAYLOAD}, told)
+    assert reference(case, tmp_path).counts == {"breaks an earlier cti": 1}
+    check(case, KINDS[kind], tmp_path)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -22,7 +22,9 @@ from tests.gate.plain import PlainGate, says
 
 import recension as rc
 from recension.cli import main
+from recension.cli.inputs import open_inputs
 from recension.core.formats import open_stream, read_history
+from recension.core.reconstitution import reconstitute
 from recension.core.validity import STALE_CTI
 from recension.plan.source import sources_of
 from recension.runners.metrics import dropped_count, late_count
@@ -237,6 +239,17 @@ def command(name: str, case: Case, folder: Path) -> Verdict:
     return _command(case, write(case, folder / f"s.{name}"), "--batch-size", "3")
 
 
+def read_for_batch(name: str, case: Case, folder: Path) -> Verdict:
+    """What ``recension run --engine batch`` reads before Spark gets the history."""
+    paths = {"s": write(case, folder / f"s.{name}")}
+    try:
+        reader = open_inputs(paths, case.query().plan, set(), 3)["s"]
+        found = replace(reconstitute(reader, reader.schema), time_type=reader.time_type)
+    except rc.RecensionError as why:
+        return refused(why)
+    return taken(reader.counts, found)
+
+
 OPENED: Final[dict[str, Way]] = {
     **{f"{name} opened": partial(opened, name, 1 << 16) for name in FORMATS},
     "parquet opened by threes": partial(opened, "parquet", 3),
@@ -247,6 +260,7 @@ PATHS: Final[dict[str, Way]] = {
     **{f"a path pushed, {name}": partial(path_pushed, name) for name in FORMATS},
 }
 COMMAND: Final[dict[str, Way]] = {f"command, {name}": partial(command, name) for name in FORMATS}
+BATCH: Final[dict[str, Way]] = {f"read for batch, {name}": partial(read_for_batch, name) for name in FORMATS}
 # What has no counts by reason.
 IN_ALL: Final = {*RUN, *OPENED, *(name for name in PATHS if name.startswith("run"))}
 NEEDS_ELEMENTS: Final = {"elements", "elements one by one", "run of elements"}
@@ -262,6 +276,9 @@ IN_PIECES: Final = {
 def may_take(name: str, case: Case) -> bool:
     """Can a case come by a way?"""
     if name in NEEDS_ELEMENTS and case.elements() is None:
+        return False
+    # Steps above the source are Spark's in a batch, and so is the restating of rows.
+    if name in BATCH and (case.above or "key" in case.options):
         return False
     # Spark reads tables without times where the query is built.
     if name.startswith("Spark") and case.make == "table":
