@@ -49,7 +49,7 @@ def check(case: Case, found: dict[str, Way], folder: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_way_gives_one_verdict(family: str, kind: str) -> None:
     @given(rolls(128))
-    @settings(max_examples=examples(60))
+    @settings(max_examples=examples(200 if kind == "pushed" else 60))
     def holds(rolled: bytes) -> None:
         dice = Dice(rolled)
         with tempfile.TemporaryDirectory() as folder:
