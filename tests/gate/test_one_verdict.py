@@ -8,6 +8,7 @@ later row can then be in the way; and these with `PlainGate`, which shares no co
 from __future__ import annotations
 
 import tempfile
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.gate.plain import PlainGate, says
 from tests.gate.ways import Verdict, Way
 from tests.lmerge.scripts import examples
 
+import recension as rc
 from recension.testing.physical import Dice
 from recension.testing.strategies import rolls
 
@@ -56,6 +58,26 @@ def test_every_way_gives_one_verdict(family: str, kind: str) -> None:
             check(make_case(family, dice), KINDS[kind], Path(folder))
 
     holds()
+
+
+INSERT = {"_kind": "insert", "_vs": 1, "_ve": 5, "k": "a", "v": 1}
+FAULTS = {
+    "unknown kind 'upsert'": INSERT | {"_kind": "upsert"},
+    "closes an event that is not open": {"_kind": "close", "_ve": 5, "k": "b", "v": 1},
+    "a retraction, but the source is declared insert-only": INSERT | {"_kind": "retract", "_new_ve": 3},
+    "an event that ends before it has begun": INSERT | {"_ve": 0},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_earlier_of_two_faults_is_reported_whichever_step_finds_it(kind: str, tmp_path: Path) -> None:
+    options = {"on_violation": "raise", "properties": rc.Properties(is_insert_only=True)}
+    for first, second in permutations(FAULTS, 2):
+        case = Case(options, {**STREAM, **PAYLOAD}, [INSERT, FAULTS[first], FAULTS[second], INSERT])
+        expected = reference(case, tmp_path)
+        assert expected.row == 2
+        assert expected.refused.startswith(first)
+        check(case, KINDS[kind], tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
