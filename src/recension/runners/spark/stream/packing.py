@@ -26,6 +26,7 @@ from recension.core.formats.listing import StoredFile, partition_of
 from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import (
     StreamFile,
+    agreed_payload,
     columns_to_read,
     decode_file,
     kept_rows,
@@ -135,6 +136,8 @@ class Packing:
             file = replace(file, partition=partition_of(where, self._folder, places.partition))
         file = replace(file, name=address or file.name)
         self._require_kind(file)
+        if path.name != CLOSING:
+            agreed_payload([file], self._origin.columns)  # files that come later may lack columns
         place = file_place(address or str(path))
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = columns_to_read(file, self._origin.columns, columns)
