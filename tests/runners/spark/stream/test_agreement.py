@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from tests.runners.spark.stream.united import Places
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
 from recension.core.events import Element, Event, ExternalCti
+from recension.core.time_kind import kind_of, merge_kinds
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.testing.assertions import assert_equivalent
@@ -67,8 +69,14 @@ class Written:
 
     def check(self, answers: list[EventBatch]) -> None:
         shown, outcomes = StreamModel(), []
+        expected = (
+            event for step in self.transcript.steps for own in (step.history or {}).values() for event in own
+        )
+        kind = reduce(
+            merge_kinds, (kind_of(time) for event in expected for time in (event.vs, event.ve)), None
+        )
         for answer in answers[: len(self.transcript.steps)]:
-            elements = answer.to_elements()
+            elements = answer.to_elements(kind)
             for element in elements:
                 shown.take(element)
             outcomes.append(Outcome({OUTPUT: elements}, {OUTPUT: shown.events()}))
