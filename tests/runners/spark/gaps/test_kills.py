@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,12 @@ from typing import Any
 import pytest
 from scripts.kafka_broker import Broker
 from tests.runners.spark.gaps import program
-from tests.runners.spark.gaps.harness import Kills, rounds
+from tests.runners.spark.gaps.harness import Kills, is_reached, rounds
 from tests.runners.spark.gaps.points import POINTS, Trap, set_trap
 from tests.runners.spark.gaps.program import Start
 from tests.runners.spark.kafka.topics import counted, events_of, receive, without_repeats
 from tests.runners.spark.lake import killed
-from tests.runners.spark.stream.processes import ROOT
+from tests.runners.spark.stream.processes import ROOT, workers
 
 pytestmark = [pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")]
 # Of the long form, for each sink and writer.
@@ -39,6 +42,13 @@ class AwayError(Exception):
 
 def _fail() -> None:
     raise AwayError("the sink is away")
+
+
+def _kill_workers() -> None:
+    """All Python workers of this session; Spark tries their tasks again."""
+    for worker in workers(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -83,6 +93,41 @@ def test_a_sink_that_fails_between_the_two_commits(
     new_workers()
     program.begin(spark, Start(str(tmp_path), sink)).awaitTermination()
     run.check_tables(spark)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sink", ["own", "delta", "iceberg"])
+@pytest.mark.parametrize("stopped", ["sink", "workers"])
+def test_a_sink_or_the_workers_at_every_point(
+    request: pytest.FixtureRequest, spark: Any, new_workers: Any, tmp_path: Path, sink: str, stopped: str
+) -> None:
+    """Twice in a row at each. A sink has the points at which it is at work; a worker may die at any."""
+    if sink != "own":
+        request.getfixturevalue(sink)
+    run, at = Kills(tmp_path, sink), POINTS[sink]
+    chosen = at[at.index("state") : at.index("written") + 1] if stopped == "sink" else at
+    for point in (point for point in chosen if is_reached(sink, "default", point) and point != "upload"):
+        for times in (2, 1):
+            run.keep_busy(3)
+            new_workers()
+            reached = threading.Event()
+            with set_trap(Trap(point, times, partial(_stop, stopped, reached), tmp_path / "ck")):
+                query = program.begin(spark, Start(str(tmp_path), sink))
+                with (
+                    pytest.raises(Exception, match="the sink is away") if stopped == "sink" else nullcontext()
+                ):
+                    query.awaitTermination()
+            assert reached.is_set(), point
+            run.kills[point] += 1
+        run.check_now()
+    new_workers()
+    program.begin(spark, Start(str(tmp_path), sink)).awaitTermination()
+    run.check_tables(spark)
+
+
+def _stop(what: str, reached: threading.Event) -> None:
+    reached.set()
+    _fail() if what == "sink" else _kill_workers()
 
 
 @pytest.mark.slow
