@@ -111,7 +111,7 @@ class Program:
 
 
 def workers(pid: int) -> list[Process]:
-    """The Python workers below a driver: children of a daemon that bears the same name, Spark's own or ours."""
+    """The Python workers below a driver: children of a daemon of the same name, Spark's own or ours."""
     seen = family(pid)
     daemons = {process.pid for process in seen if "spark.daemon" in process.command}
     return [process for process in seen if process.pid in daemons and process.parent in daemons]
