@@ -20,8 +20,8 @@ from tests.runners.spark.stream.united import Places
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
-from recension.core.events import Element, Event, ExternalCti
-from recension.core.time_kind import kind_of, merge_kinds
+from recension.core.events import Element, Event, ExternalCti, kind_of_element
+from recension.core.time_kind import merge_kinds
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.testing.assertions import assert_equivalent
@@ -69,12 +69,8 @@ class Written:
 
     def check(self, answers: list[EventBatch]) -> None:
         shown, outcomes = StreamModel(), []
-        expected = (
-            event for step in self.transcript.steps for own in (step.history or {}).values() for event in own
-        )
-        kind = reduce(
-            merge_kinds, (kind_of(time) for event in expected for time in (event.vs, event.ve)), None
-        )
+        told = (element for step in self.transcript.steps for _, element in step.input)
+        kind = reduce(merge_kinds, map(kind_of_element, told), None)
         for answer in answers[: len(self.transcript.steps)]:
             elements = answer.to_elements(kind)
             for element in elements:
