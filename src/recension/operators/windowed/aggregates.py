@@ -50,7 +50,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
 )
 from recension.operators.windowed.lanes import FloatLanes
-from recension.operators.windowed.operator import Keys, Measure, RowFunction, WindowedOperator
+from recension.operators.windowed.operator import Keys, Measure, WindowedOperator, ahead
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
 from recension.operators.windowed.steps import Contributions, Points
 from recension.operators.windowed.working_set import Sums
@@ -138,7 +138,11 @@ class Aggregates(Measure):
         super().__init__(spec.schema)
         self._index, self._no_events, self._nothing = index, empty(spec.input_schema), empty(spec.schema)
         self._own_schema = pa.schema(list(spec.schema)[len(spec.key_schema or ()) :])
-        self._aggregations, self._breaks_ties = list(spec.aggregations), spec.breaks_ties
+        self._aggregations = [
+            one if one.argument is None else replace(one, argument=ahead(one.argument))
+            for one in spec.aggregations
+        ]
+        self._breaks_ties = spec.breaks_ties
         self._read_changes, self.reads_events = spec.read_changes, spec.read_changes is None
         ints, pairs = spec.count_columns()
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
@@ -147,14 +151,14 @@ class Aggregates(Measure):
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         self._placed = [a.measure for a in spec.aggregations if isinstance(a.measure, PlacedAccumulator)]
-        self._deciding = deciding(spec.aggregations) if index.is_lived_through else Deciding()
+        self._deciding = deciding(self._aggregations) if index.is_lived_through else Deciding()
         self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
         self.shards_share_ctis = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
     def no_events(self) -> EventBatch:
         return self._no_events
 
-    def arguments(self) -> list[RowFunction]:
+    def arguments(self) -> list[Argument]:
         return [one.argument for one in self._aggregations if one.argument is not None]
 
     def contributions(self, batch: EventBatch, group: Index) -> Contributions:
