@@ -215,7 +215,9 @@ ROW_STEPS = {
     "lifetime": text.with_columns(began=rc.start()).where(number > 0).shift(2),
     "times": text.select("k", long=rc.lifetime() * number),
     "union": text.union(text.where(number > 0)),
-    "two of one source": text.where(rc.col("k") == "a").union(text.where(rc.col("k") != "a")).select(v=number),
+    "two of one source": text.where(rc.col("k") == "a")
+    .union(text.where(rc.col("k") != "a"))
+    .select(v=number),
     "shifted": text.shift(2).select("k", v=number).group_by("k").tumbling(5).agg(t=rc.sum("v")),
     "moving": text.set_duration(3).where(number > 0),
     "points": text.to_points().group_by(n=number).agg(c=rc.count()),

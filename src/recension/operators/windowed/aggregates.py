@@ -133,8 +133,7 @@ def aggregate_over(
 class Aggregates(Measure):
     """One answer for each stretch, which the windows in it share."""
 
-    def __init__(self, spec: AggregateSpec, index: WindowIndex, *, splits: bool = True) -> None:
-        """``splits``: floats of very different sizes are summed apart (`FloatLanes`)."""
+    def __init__(self, spec: AggregateSpec, index: WindowIndex) -> None:
         super().__init__(spec.schema)
         self._index, self._no_events, self._nothing = index, empty(spec.input_schema), empty(spec.schema)
         self._own_schema = pa.schema(list(spec.schema)[len(spec.key_schema or ()) :])
@@ -146,8 +145,8 @@ class Aggregates(Measure):
         self._read_changes, self.reads_events = spec.read_changes, spec.read_changes is None
         ints, pairs = spec.count_columns()
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
-        floats = spec.float_pairs() if splits and spec.read_changes is None else []
-        self._lanes = FloatLanes(index, pairs, floats) if floats else None
+        floats, are_sums = spec.float_pairs(), spec.read_changes is not None
+        self._lanes = FloatLanes(index, pairs, floats, are_sums=are_sums) if floats else None
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         self._placed = [a.measure for a in spec.aggregations if isinstance(a.measure, PlacedAccumulator)]
@@ -165,7 +164,10 @@ class Aggregates(Measure):
         if not len(batch):
             return self._no_amounts if self._lanes is None else self._no_amounts.widen(self._lanes.count)
         if self._read_changes is not None:
-            return self._read_changes(batch)
+            changes = self._read_changes(batch)
+            return (
+                changes if self._lanes is None else replace(changes, pairs=self._lanes.split(changes.pairs))
+            )
         ints, pairs = list[Index](), list[Pair]()
         for place, aggregation in enumerate(self._aggregations, len(self.schema) - len(self._aggregations)):
             if isinstance(aggregation.measure, Accumulator):
@@ -181,6 +183,11 @@ class Aggregates(Measure):
             pairs = self._lanes.split(pairs)
             points = None if points is None else points.widen(self._lanes.count)
         return Contributions(ints, pairs, points=points)
+
+    def forget_lanes(self) -> None:
+        """Choose anew which floats are summed apart, by what the index keeps."""
+        if self._lanes is not None:
+            self._lanes.forget()
 
     def _points(self, batch: EventBatch, group: Index) -> Points:
         """Where the sums that have state of their own change, in all columns."""
@@ -296,8 +303,7 @@ class Aggregates(Measure):
         return own
 
     def restore(self, chunks: Chunks) -> None:
-        if self._lanes is not None:
-            self._lanes.forget()
+        self.forget_lanes()
         if self._events is not None:
             self._events.restore(chunks)
         for i, measure in enumerate(self._placed):

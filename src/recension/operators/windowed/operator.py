@@ -38,18 +38,18 @@ Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 class Ahead:
-    """What is computed of payloads by themselves: ahead, while nothing has changed, and then not once more."""
+    """What is computed of payloads by themselves: ahead, while nothing has changed, and then not again."""
 
     def __init__(self, compute: Callable[..., Any]) -> None:
         self._compute, self._looked = compute, Looked[Any]()
 
-    def look(self, payload: pa.RecordBatch, size: int) -> None:
-        """Raise what `__call__` would raise."""
-        self._looked.keep(payload, self._compute(payload, size))
+    def look(self, payload: pa.RecordBatch) -> None:
+        """Raise what `__call__` would raise; the payload has columns."""
+        self._looked.keep(payload, self._compute(payload))
 
-    def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> Any:
+    def __call__(self, payload: pa.RecordBatch, *size: int) -> Any:
         found = self._looked.take(payload)
-        return self._compute(payload, size) if found is None else found
+        return self._compute(payload, *size) if found is None else found
 
     def forget(self) -> None:
         """What `look` has computed is not needed any more."""
@@ -163,9 +163,9 @@ class WindowedOperator(Operator):
 
     def look(self, port: int, batch: EventBatch) -> EventBatch | None:
         """Keys and arguments are computed, where that can fail."""
-        if len(batch):
+        if len(batch) and batch.payload.num_columns:
             for one in self._ahead:
-                one.look(batch.payload, len(batch))
+                one.look(batch.payload)
         return None
 
     def forget_looked(self) -> None:
