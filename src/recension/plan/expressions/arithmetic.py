@@ -174,8 +174,11 @@ def _on_wholes(
         None if None in row or not row[1] else compute(whole(row[0]), whole(row[1]), scale)
         for row in _rows([left, right])
     ]
-    is_same = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
-    return pa.scalar(found[0], kind) if is_same else pa.array(found, kind)
+    try:
+        array = pa.array(found, kind)
+    except pa.ArrowInvalid:
+        raise pa.ArrowInvalid(f"the answer does not fit in {type_name(kind)}") from None
+    return array[0] if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar) else array
 
 
 def remainder_operands(left: Value, right: Value) -> list[Value]:
