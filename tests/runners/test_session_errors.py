@@ -249,6 +249,18 @@ def test_a_row_that_breaks_an_expression_changes_nothing(query: rc.Stream, batch
     assert session.read().elements() == other.read().elements()
 
 
+@pytest.mark.parametrize("total", [rc.sum("x"), rc.mean("x"), rc.time_weighted_mean("x")], ids=str)
+def test_a_float_that_is_too_large_for_sums_changes_nothing(total: Any) -> None:
+    floats = rc.source("s", {"x": "float64"})
+    session = rc.session(floats.tumbling(5).agg(t=total, speculate="eager"))
+    session.push("s", [rc.Insert({"x": 1.5}, 0, 5)])
+    with pytest.raises(rc.StreamError, match=r"^s: row 3: .*t: the value 1e\+300 is beyond 2\*\*960"):
+        session.push("s", [rc.Insert({"x": 2.5}, 0, 5), rc.Insert({"x": 1e300}, 0, 5)])
+    session.push("s", [rc.Insert({"x": 3.5}, 0, 5)])
+    (answer,) = session.history().to_events()
+    assert answer.payload["t"] == (5.0 if "sum" in str(total) else 2.5)
+
+
 def test_what_is_looked_at_is_computed_once() -> None:
     calls = list[int]()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +50,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
 )
 from recension.operators.windowed.lanes import FloatLanes
-from recension.operators.windowed.operator import Keys, Measure, WindowedOperator, ahead
+from recension.operators.windowed.operator import Ahead, Keys, Measure, WindowedOperator, ahead
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
 from recension.operators.windowed.steps import Contributions, Points
 from recension.operators.windowed.working_set import Sums
@@ -130,6 +130,30 @@ def aggregate_over(
     return WindowedOperator(index, Aggregates(spec, index), spec.keys)
 
 
+def _computed_ahead(aggregation: Aggregation, name: str) -> Aggregation:
+    """With an argument that is computed ahead where that can fail: some floats are too large for sums."""
+    argument, measure = aggregation.argument, aggregation.measure
+    if argument is None:
+        return aggregation
+    if isinstance(measure, Accumulator) and (measure.sums_floats or isinstance(measure, PlacedAccumulator)):
+        check = partial(_refuse_too_large, measure, name)
+        return replace(aggregation, argument=Ahead(argument, check))
+    return replace(aggregation, argument=ahead(argument))
+
+
+def _refuse_too_large(measure: Accumulator, name: str, values: pa.Array) -> None:
+    if pa.types.is_floating(values.type):
+        _contributions(measure, values, len(values), name)
+
+
+def _contributions(measure: Accumulator, values: pa.Array | None, size: int, name: str) -> Contributions:
+    """What events add; ``name`` is that of the column of the answer."""
+    try:
+        return measure.contributions(values, size)
+    except OVERFLOWS as why:
+        raise overflow_error(why, name) from None
+
+
 class Aggregates(Measure):
     """One answer for each stretch, which the windows in it share."""
 
@@ -137,10 +161,8 @@ class Aggregates(Measure):
         super().__init__(spec.schema)
         self._index, self._no_events, self._nothing = index, empty(spec.input_schema), empty(spec.schema)
         self._own_schema = pa.schema(list(spec.schema)[len(spec.key_schema or ()) :])
-        self._aggregations = [
-            one if one.argument is None else replace(one, argument=ahead(one.argument))
-            for one in spec.aggregations
-        ]
+        names = spec.schema.names[-len(spec.aggregations) :]
+        self._aggregations = [*map(_computed_ahead, spec.aggregations, names)]
         self._breaks_ties = spec.breaks_ties
         self._read_changes, self.reads_events = spec.read_changes, spec.read_changes is None
         ints, pairs = spec.count_columns()
@@ -172,10 +194,7 @@ class Aggregates(Measure):
         for place, aggregation in enumerate(self._aggregations, len(self.schema) - len(self._aggregations)):
             if isinstance(aggregation.measure, Accumulator):
                 values = None if aggregation.argument is None else aggregation.argument(batch.payload)
-                try:
-                    part = aggregation.measure.contributions(values, len(batch))
-                except OVERFLOWS as why:
-                    raise overflow_error(why, self.schema.names[place]) from None
+                part = _contributions(aggregation.measure, values, len(batch), self.schema.names[place])
                 ints += part.ints
                 pairs += part.pairs
         points = self._points(batch, group) if self._placed else None

@@ -40,12 +40,15 @@ Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 class Ahead:
     """What is computed of payloads by themselves: ahead, while nothing has changed, and then not again."""
 
-    def __init__(self, compute: Callable[..., Any]) -> None:
-        self._compute, self._looked = compute, Looked[Any]()
+    def __init__(self, compute: Callable[..., Any], check: Callable[[Any], object] | None = None) -> None:
+        """``check`` raises what its reader raises of some value by itself."""
+        self._compute, self._check, self._looked = compute, check, Looked[Any]()
 
     def look(self, payload: pa.RecordBatch) -> None:
         """Raise what `__call__` would raise; the payload has columns."""
-        self._looked.keep(payload, self._compute(payload))
+        found = self._looked.keep(payload, self._compute(payload))
+        if self._check is not None:
+            self._check(found)
 
     def __call__(self, payload: pa.RecordBatch, *size: int) -> Any:
         found = self._looked.take(payload)
