@@ -86,10 +86,25 @@ def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
     elif pa.types.is_date(kind):
         changed = pc.not_equal(cast.cast(column.type), column)
     else:
+        refuse_wrapped_decimals(column, cast)
         return cast
     if bool(pc.any(changed).as_py()):
         raise pa.ArrowInvalid(f"{column.filter(changed)[0].as_py()!r} is not the same as {kind}")
     return cast
+
+
+def refuse_wrapped_decimals(values: pa.Array | pa.Scalar, cast: pa.Array | pa.Scalar) -> None:
+    """Raise where more places have made decimals longer than their type: in Arrow some wrap around."""
+    of, kind = values.type, cast.type
+    if not (pa.types.is_decimal(of) and pa.types.is_decimal(kind) and kind.scale > of.scale):
+        return
+    if of.precision - of.scale <= kind.precision - kind.scale:
+        return
+    is_other = pc.not_equal(pc.cast(cast, of, safe=False), values)
+    if isinstance(is_other, pa.Scalar):
+        is_other, values = pa.array([is_other.as_py()]), pa.array([values.as_py()], of)
+    if pc.any(is_other).as_py():
+        raise pa.ArrowInvalid(f"{values.filter(is_other)[0].as_py()} does not fit in {kind}")
 
 
 def _as_decimals(floats: pa.Array, kind: pa.DataType) -> pa.Array:
