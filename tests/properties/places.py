@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+import pyarrow as pa
 from tests.properties.step import History, StepKind
 
 import recension as rc
 from recension import denote
 from recension.core.calendar import DAY
+from recension.core.time_kind import of_kind
 from recension.testing.clocks import Clock
 from recension.testing.modules import Echo, Total
 
@@ -44,6 +46,11 @@ class Place:
         """What they mean."""
         until = int(self.clock.at(LAST))
         return denote.calendar_windows(*self.means, self._tz, *self.offset_means, until=until)
+
+    def timestamps(self, history: History) -> History:
+        """The same times as timestamps of the zone."""
+        kind = pa.timestamp("us", self._tz)
+        return [rc.Event(e.payload, of_kind(int(e.vs), kind), of_kind(int(e.ve), kind)) for e in history]
 
     def __repr__(self) -> str:
         return f"{self.size}/{self.hop} {self.clock.tz} {self.clock.since}"

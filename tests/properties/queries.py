@@ -175,7 +175,8 @@ class Query:
             s = follow(rows, keyed.RowMeaning(["k", "v"], ["k"], "version"))
         if self.other == "table":
             t = [rc.Event(row.payload, BEGINNING, FOREVER) for row in t]
-        return self.plan.meaning(s, t)
+        meant = self.plan.meaning(s, t)
+        return meant if self.place is None else self.place.timestamps(meant)
 
     def meaning_now(self, histories: Mapping[str, History], watermark: int) -> History | None:
         """What it shows of rows that may still change; None if it waits for CTIs.
