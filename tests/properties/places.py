@@ -47,13 +47,14 @@ class Place:
         until = int(self.clock.at(LAST))
         return denote.calendar_windows(*self.means, self._tz, *self.offset_means, until=until)
 
-    def timestamps(self, history: History) -> History:
-        """The same times as timestamps of the zone."""
-        kind = pa.timestamp("us", self._tz)
-        return [rc.Event(e.payload, of_kind(int(e.vs), kind), of_kind(int(e.ve), kind)) for e in history]
-
     def __repr__(self) -> str:
         return f"{self.size}/{self.hop} {self.clock.tz} {self.clock.since}"
+
+
+def as_timestamps(history: History, tz: str | None) -> History:
+    """The same times as timestamps of a zone."""
+    kind = pa.timestamp("us", tz)
+    return [rc.Event(e.payload, of_kind(int(e.vs), kind), of_kind(int(e.ve), kind)) for e in history]
 
 
 def _place(tz: str, since: str, step: str, *windows: Any) -> Place:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.places import PLACES, Place, step_over
+from tests.properties.places import PLACES, Place, as_timestamps, step_over
 from tests.properties.plans import STEPS, Plan
 from tests.properties.step import History
 from tests.properties.test_random_plans import KNOWN, Turns, check_plan, interleavings
@@ -44,7 +44,7 @@ class PlanOfTimes(Plan):
     place: Place
 
     def meaning(self, s: History, t: History) -> History:
-        return self.place.timestamps(super().meaning(in_ticks(s), in_ticks(t)))
+        return as_timestamps(super().meaning(in_ticks(s), in_ticks(t)), self.place.clock.tz)
 
 
 def in_ticks(history: History) -> History:
@@ -65,4 +65,6 @@ def test_random_plans(place: Place, data: st.DataObject) -> None:
     own = step_over(place, agg, speculate, grouped=data.draw(st.booleans()))
     before, after = (data.draw(st.lists(st.sampled_from(OTHERS), max_size=1)) for _ in range(2))
     turns = moved(place, data.draw(interleavings(known)))
-    check_plan(PlanOfTimes((*before, own, *after), place), known, turns, data.draw(st.integers(0, len(turns))))
+    check_plan(
+        PlanOfTimes((*before, own, *after), place), known, turns, data.draw(st.integers(0, len(turns)))
+    )

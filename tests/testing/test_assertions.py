@@ -217,7 +217,8 @@ def test_views_of_texts_are_texts(wrap: Callable[[pa.DataType], pa.DataType]) ->
     kind = str(wrap(pa.string())).partition("<")[0]
     values = inner.get(kind, plain.to_pylist())
     texts, views = (
-        pa.table({"_vs": [1, 2, 3], "x": pa.array(values, wrap(of))}) for of in (pa.string(), pa.string_view())
+        pa.table({"_vs": [1, 2, 3], "x": pa.array(values, wrap(of))})
+        for of in (pa.string(), pa.string_view())
     )
     assert_equivalent(views, texts)
     with pytest.raises(AssertionError, match=r"^the histories differ: "):
