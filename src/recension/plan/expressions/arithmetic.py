@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recension.core.casts import refuse_wrapped_decimals
 from recension.core.errors import RecensionError
-from recension.core.values import refuse_wrapped_decimals
 from recension.plan.expressions import zones
 from recension.plan.expressions.tree import Call, render
 from recension.plan.schemas import type_name

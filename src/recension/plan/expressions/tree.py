@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from recension.core.casts import refuse_wrapped_decimals
 from recension.core.errors import SchemaError
-from recension.core.values import refuse_wrapped_decimals
 from recension.modules.functions import Function
 from recension.plan.schemas import type_name
 from recension.plan.structure import Structural
