@@ -73,6 +73,20 @@ def as_decimals(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
         raise pa.ArrowInvalid(f"{numbers[at].as_py()!r} is not the same as {kind}") from None
 
 
+def refuse_wrapped_decimals(values: pa.Array | pa.Scalar, cast: pa.Array | pa.Scalar) -> None:
+    """Raise where more places have made decimals longer than their type: in Arrow some wrap around."""
+    of, kind = values.type, cast.type
+    if not (pa.types.is_decimal(of) and pa.types.is_decimal(kind) and kind.scale > of.scale):
+        return
+    if of.precision - of.scale <= kind.precision - kind.scale:
+        return
+    is_other = pc.not_equal(pc.cast(cast, of, safe=False), values)
+    if isinstance(is_other, pa.Scalar):
+        is_other, values = pa.array([is_other.as_py()]), pa.array([values.as_py()], of)
+    if pc.any(is_other).as_py():
+        raise pa.ArrowInvalid(f"{values.filter(is_other)[0].as_py()} does not fit in {kind}")
+
+
 def _is_refused(texts: pa.Array, kind: pa.DataType) -> bool:
     try:
         texts.cast(kind)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.casts import as_decimals, cast_parts, floats_as_decimals
+from recension.core.casts import as_decimals, cast_parts, floats_as_decimals, refuse_wrapped_decimals
 from recension.core.errors import SchemaError, suggest_name
 
 MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -87,6 +87,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     elif pa.types.is_date(kind):
         changed = pc.not_equal(cast.cast(column.type), column)
     else:
+        refuse_wrapped_decimals(column, cast)
         return cast
     if bool(pc.any(changed).as_py()):
         raise pa.ArrowInvalid(f"{column.filter(changed)[0].as_py()!r} is not the same as {kind}")

@@ -194,10 +194,10 @@ class Recording:
     def _was_written(self, folder: str, schema: pa.Schema) -> bool:
         """Are the columns those of such a file?"""
         if folder == STEPS:
-            return schema.equals(STEP_COLUMNS)
+            return bool(schema.equals(STEP_COLUMNS))
         times = schema.field(VS).type if VS in schema.names else TICKS
         own = self.schema_of(int(folder.removeprefix(f"{EDGES}/")))
-        return times == kind_of_column(times) and schema.equals(edge_schema(own, times))
+        return bool(times == kind_of_column(times) and schema.equals(edge_schema(own, times)))
 
 
 def _part_missing(file: Path, what: str) -> FormatError:
