@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from tests.gate import tasks, ways
-from tests.gate.cases import FAMILIES, PAYLOAD, STREAM, Case, make_case
+from tests.gate.cases import FAMILIES, PAYLOAD, STREAM, Case, Row, make_case
 from tests.gate.plain import PlainGate, says
 from tests.gate.ways import Verdict, Way
 from tests.lmerge.scripts import examples
@@ -60,8 +60,8 @@ def test_every_way_gives_one_verdict(family: str, kind: str) -> None:
     holds()
 
 
-INSERT = {"_kind": "insert", "_vs": 1, "_ve": 5, "k": "a", "v": 1}
-FAULTS = {
+INSERT: Row = {"_kind": "insert", "_vs": 1, "_ve": 5, "k": "a", "v": 1}
+FAULTS: dict[str, Row] = {
     "unknown kind 'upsert'": INSERT | {"_kind": "upsert"},
     "closes an event that is not open": {"_kind": "close", "_ve": 5, "k": "b", "v": 1},
     "a retraction, but the source is declared insert-only": INSERT | {"_kind": "retract", "_new_ve": 3},
@@ -83,7 +83,7 @@ def test_the_earlier_of_two_faults_is_reported_whichever_step_finds_it(kind: str
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_comes_after_the_end_of_time_is_late(kind: str, tmp_path: Path) -> None:
     """Also where the event has no end: nobody remembers it any more."""
-    event = {"_vs": 0, "_ve": None, "k": "a", "v": 1}
+    event: Row = {"_vs": 0, "_ve": None, "k": "a", "v": 1}
     told = [
         event | {"_kind": "insert"},
         {"_kind": "cti", "_vs": None},

@@ -23,9 +23,9 @@ from tests.gate.plain import PlainGate, says
 import recension as rc
 from recension.cli import main
 from recension.cli.inputs import open_inputs
-from recension.core.formats import open_stream, read_history
 from recension.core.reconstitution import reconstitute
 from recension.core.validity import STALE_CTI
+from recension.gate.files import open_stream, read_history
 from recension.plan.source import sources_of
 from recension.runners.metrics import dropped_count, late_count
 from recension.testing.model import payload_key
