@@ -185,17 +185,17 @@ def open_source(
     """
     if isinstance(data, StreamFiles):
         return data if data.reopen is None else data.reopen(source)
-    places = source.sub_streams
-    if is_named and places is not None:
-        places = replace(places, partition=())
     files, _ = open_files(
         Path(data),
         source.time_columns,
         source.columns,
-        places=places,
+        places=source.sub_streams,
         envelopes=envelopes_of(source),
         finds_times=True,
     )
+    places = source.sub_streams
+    if is_named and places is not None:
+        places = replace(places, partition=())
     return StreamFiles(files, source.columns, batch_size, places)
 
 
