@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from tests.gate import tasks, ways
-from tests.gate.cases import FAMILIES, PAYLOAD, STREAM, Case, Row, make_case
+from tests.gate.cases import PAYLOAD, STREAM, Case, Row
+from tests.gate.families import FAMILIES, make_case
 from tests.gate.plain import PlainGate, says
-from tests.gate.ways import Verdict, Way
+from tests.gate.verdicts import Verdict
+from tests.gate.ways import Way
 from tests.lmerge.scripts import examples
 
 import recension as rc
