@@ -69,8 +69,9 @@ class Written:
 
     def check(self, answers: list[EventBatch]) -> None:
         shown, outcomes = StreamModel(), []
-        told = (element for step in self.transcript.steps for _, element in step.input)
-        kind = reduce(merge_kinds, map(kind_of_element, told), None)
+        told = [element for step in self.transcript.steps for _, element in step.input]
+        kinds = (kind_of_element(element) for element in told if isinstance(element, Element))
+        kind = reduce(merge_kinds, kinds, None)
         for answer in answers[: len(self.transcript.steps)]:
             elements = answer.to_elements(kind)
             for element in elements:
