@@ -69,9 +69,8 @@ class Written:
 
     def check(self, answers: list[EventBatch]) -> None:
         shown, outcomes = StreamModel(), []
-        told = [element for step in self.transcript.steps for _, element in step.input]
-        kinds = (kind_of_element(element) for element in told if isinstance(element, Element))
-        kind = reduce(merge_kinds, kinds, None)
+        expected = [e for step in self.transcript.steps for own in (step.history or {}).values() for e in own]
+        kind = reduce(merge_kinds, map(kind_of_element, expected), None)
         for answer in answers[: len(self.transcript.steps)]:
             elements = answer.to_elements(kind)
             for element in elements:
