@@ -17,7 +17,7 @@ import recension as rc
 from recension.api.wording import method_names, said_as
 from recension.cli import main
 from recension.cli.query_file import FRONT_ENDS
-from recension.core.formats import read_history
+from recension.gate.files import read_history
 from recension.testing import assert_equivalent
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## Add a front end")[1]

@@ -13,7 +13,8 @@ from typing import Final
 
 import pyarrow as pa
 from tests.gate.cases import Case
-from tests.gate.ways import FORMATS, Verdict, Way, refused, taken, write
+from tests.gate.verdicts import Verdict, refused, taken
+from tests.gate.ways import FORMATS, Way, write
 from tests.runners.spark.stream.disorder import count_dropped
 from tests.runners.spark.stream.rehearsal import Rehearsal
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.gate import ways
-from tests.gate.cases import Case, make_case
+from tests.gate.cases import Case
+from tests.gate.families import make_case
 from tests.gate.test_one_verdict import KINDS, reference
 from tests.gate.ways import Way
 

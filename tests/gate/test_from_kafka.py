@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed: recension[kafka]")
 
-from tests.gate import ways
-from tests.gate.cases import FAMILIES, Case, make_case
-from tests.gate.ways import Verdict
+from tests.gate import verdicts, ways
+from tests.gate.cases import Case
+from tests.gate.families import FAMILIES, make_case
+from tests.gate.verdicts import Verdict
 from tests.runners.kafka.fake import FakeCluster, _cluster, open_service
 from tests.runners.kafka.test_in_memory import make, tell
 
@@ -38,12 +39,12 @@ def by_messages(case: Case, folder: Path, cluster: FakeCluster) -> Verdict:
         with open_service(case.query(), folder, inputs={"s": "in"}) as live:
             live.run("end")
             # The service counts messages that give no rows.
-            counts = ways.added(live.session.counts()) + ways.added(live.counts)
-            return ways.taken(counts, live.session.history())
+            counts = verdicts.added(live.session.counts()) + verdicts.added(live.counts)
+            return verdicts.taken(counts, live.session.history())
     except rc.RecensionError as why:
         # A row's place is its offset here.
         offset = str(why).removeprefix("topic in, partition 0, offset ").partition(":")[0]
-        return replace(ways.refused(why), row=int(offset) + 1)
+        return replace(verdicts.refused(why), row=int(offset) + 1)
 
 
 @pytest.mark.parametrize("family", AS_MESSAGES)

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from tests.gate import ways
-from tests.gate.cases import FAMILIES, Case
+from tests.gate.cases import Case
+from tests.gate.families import FAMILIES
 from tests.gate.plain import PlainGate, says
 from tests.runners.spark.sinks import feeding
 

@@ -8,16 +8,20 @@ later row can then be in the way; and these with `PlainGate`, which shares no co
 from __future__ import annotations
 
 import tempfile
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from tests.gate import tasks, ways
-from tests.gate.cases import FAMILIES, PAYLOAD, STREAM, Case, make_case
+from tests.gate.cases import PAYLOAD, STREAM, Case, Row
+from tests.gate.families import FAMILIES, make_case
 from tests.gate.plain import PlainGate, says
-from tests.gate.ways import Verdict, Way
+from tests.gate.verdicts import Verdict
+from tests.gate.ways import Way
 from tests.lmerge.scripts import examples
 
+import recension as rc
 from recension.testing.physical import Dice
 from recension.testing.strategies import rolls
 
@@ -49,7 +53,7 @@ def check(case: Case, found: dict[str, Way], folder: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_way_gives_one_verdict(family: str, kind: str) -> None:
     @given(rolls(128))
-    @settings(max_examples=examples(60))
+    @settings(max_examples=examples(200 if kind == "pushed" else 60))
     def holds(rolled: bytes) -> None:
         dice = Dice(rolled)
         with tempfile.TemporaryDirectory() as folder:
@@ -58,10 +62,30 @@ def test_every_way_gives_one_verdict(family: str, kind: str) -> None:
     holds()
 
 
+INSERT: Row = {"_kind": "insert", "_vs": 1, "_ve": 5, "k": "a", "v": 1}
+FAULTS: dict[str, Row] = {
+    "unknown kind 'upsert'": INSERT | {"_kind": "upsert"},
+    "closes an event that is not open": {"_kind": "close", "_ve": 5, "k": "b", "v": 1},
+    "a retraction, but the source is declared insert-only": INSERT | {"_kind": "retract", "_new_ve": 3},
+    "an event that ends before it has begun": INSERT | {"_ve": 0},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_earlier_of_two_faults_is_reported_whichever_step_finds_it(kind: str, tmp_path: Path) -> None:
+    options = {"on_violation": "raise", "properties": rc.Properties(is_insert_only=True)}
+    for first, second in permutations(FAULTS, 2):
+        case = Case(options, {**STREAM, **PAYLOAD}, [INSERT, FAULTS[first], FAULTS[second], INSERT])
+        expected = reference(case, tmp_path)
+        assert expected.row == 2
+        assert expected.refused.startswith(first)
+        check(case, KINDS[kind], tmp_path)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_comes_after_the_end_of_time_is_late(kind: str, tmp_path: Path) -> None:
     """Also where the event has no end: nobody remembers it any more."""
-    event = {"_vs": 0, "_ve": None, "k": "a", "v": 1}
+    event: Row = {"_vs": 0, "_ve": None, "k": "a", "v": 1}
     told = [
         event | {"_kind": "insert"},
         {"_kind": "cti", "_vs": None},
