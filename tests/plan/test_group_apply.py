@@ -149,7 +149,9 @@ def test_any_method_may_be_used_on_a_group(name: str) -> None:
         (lambda g: source.advance_time(by=g), "would show source s"),
         (lambda g: source.cleanse(), "the result, cleanse, does not come from the group"),
         (
-            lambda g: source.group_by("v").apply(lambda h: h.finalize(2).join(g.select("v"), how="cross").finalize()),
+            lambda g: source.group_by("v").apply(
+                lambda h: h.finalize(2).join(g.select("v"), how="cross").finalize()
+            ),
             "not part of the group, in every group",
         ),
     ],

@@ -34,7 +34,7 @@ from recension.runners.answers import QueryAnswers
 from recension.runners.engine import elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
-from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count, late_count
+from recension.runners.metrics import MeaningWarnings, Metrics, NoCtiWarning, dropped_count, late_count
 from recension.runners.paced_partitions import PacedPartitions
 from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
 from recension.runners.session_lock import RefusedError
@@ -72,6 +72,7 @@ class QueryRun:
         self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
+        self._meaning = MeaningWarnings()
         self.closes_inputs = False
         # What the last push gives, in batches, as steps that read rows only have seen it.
         self._looked: list[Flow] = []
@@ -277,6 +278,7 @@ class QueryRun:
                 found = self.engine.step({vertex: given, **paced})
             self._collect(found)
             self._warn_without_cti(source, vertex)
+            self._warn_of_meaning(source, batch)
             paced = {}
         self._forget_looked()
         self._follow_streams()
@@ -350,6 +352,11 @@ class QueryRun:
             warning = self._cti_warnings[source] = NoCtiWarning()
         if message := warning.check(source, given.events_out, count_held):
             self.engine.warn(vertex, message)
+
+    def _warn_of_meaning(self, source: str, batch: EventBatch) -> None:
+        if self._meaning.look(source, batch, is_table=self.intakes[source].is_table):
+            for text in self._meaning.take_new(list(self.plan.queries.values())):
+                self.warn(text)
 
     def keep_dropped(self) -> None:
         """Dropped elements are kept for every query until it is read."""
