@@ -40,6 +40,7 @@ from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.source import Table, times_in
 from recension.runners.answers import HISTORY_LIMIT
+from recension.runners.blockers import Blocker
 from recension.runners.intake import Data
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
@@ -388,7 +389,7 @@ class Session(LockedSession):
 
     @run_exclusively
     def explain(self, query: str | None = None) -> str:
-        """The plan of a query as it runs: what its steps have chosen by now."""
+        """The plan of a query, or of all, as it runs: what its steps have chosen, and whom answers wait for."""
         plan = self._run.plan
 
         def describe_step(node: Node) -> str | None:
@@ -396,8 +397,28 @@ class Session(LockedSession):
             chosen = operator.describe_choices() if operator else self._run.describe_partitions(node)
             return "\n".join(chosen) or describe_choice(node)
 
-        root = plan.queries[self._run.answers.query_name(query)]
-        return explain([root], annotate=describe_step) + str(self._run.work)
+        names = list(plan.queries) if query is None else [self._run.answers.query_name(query)]
+        text = explain([plan.queries[name] for name in names], annotate=describe_step)
+        return text + str(self._run.work) + "".join(self._describe_waiting(name) for name in names)
+
+    def _describe_waiting(self, query: str) -> str:
+        kind = self._run.times.kind
+        of = query if len(self._run.plan.queries) > 1 else "the answer"
+        return "".join(f"{of} {one.describe(kind)}\n" for one in self._run.find_blockers(query))
+
+    @run_exclusively
+    def blockers(self, query: str | None = None) -> list[Blocker]:
+        """The inputs that a query waits for: where their CTIs stand, since when, and what would free it.
+
+        >>> import recension as rc
+        >>> trades, calib = rc.source("trades", {"k": "string"}), rc.source("calib", {"k": "string"})
+        >>> live = rc.session(trades.join(calib, on="k"))
+        >>> live.push("trades", [rc.Insert({"k": "a"}, 1, 5), rc.Cti(9)])
+        >>> [(one.source, one.remedy) for one in live.blockers()]
+        [('calib', "advance it: session.advance('calib', t), send ctis, or put .advance_time(...) on it")]
+        """
+        self._settle()
+        return self._run.find_blockers(self._run.answers.query_name(query))
 
     @run_exclusively
     def counts(self) -> dict[str, Counter[str]]:

@@ -31,6 +31,7 @@ from recension.plan.node import Node
 from recension.plan.source import Source, Table, describe_unknown_source, times_in
 from recension.plan.tables import find_followed
 from recension.runners.answers import QueryAnswers
+from recension.runners.blockers import Blocker, BlockerFinder, Progress, StandingSince
 from recension.runners.engine import elements
 from recension.runners.intake import Intake, Push
 from recension.runners.merging import MergePorts
@@ -68,6 +69,7 @@ class QueryRun:
         self.intakes: dict[str, Intake] = {}
         # By vertex, the last CTI it gave: what tables that may be read again follow.
         self._ctis: dict[int, int] = {}
+        self._stands = StandingSince()
         self._open_intakes()
         self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
@@ -280,8 +282,34 @@ class QueryRun:
             self._warn_without_cti(source, vertex)
             self._warn_of_meaning(source, batch)
             paced = {}
+        # The others are waited for from now on.
+        for name in [source] if self._stands else self.intakes:
+            self._stands.note(name, self._cti_of(name), self._clock)
         self._forget_looked()
         self._follow_streams()
+
+    def _cti_of(self, source: str) -> int:
+        return max(self.intakes[source].cti, self._ctis.get(self.plan.source_vertices[source], BEGINNING))
+
+    def find_blockers(self, query: str) -> list[Blocker]:
+        """The inputs that a query waits for; not in workers, whose steps are not seen from here."""
+        if self.work.split is not None:
+            return []
+        return self._blocker_finder().find(self.plan.query_vertices[query])
+
+    def _blocker_finder(self) -> BlockerFinder:
+        progress = {}
+        for name, intake in self.intakes.items():
+            cti, may_follow = self._cti_of(name), isinstance(intake, TableIntake) and intake.may_follow
+            progress[self.plan.source_vertices[name]] = Progress(
+                cti,
+                self._stands.since(name, cti),
+                intake.held_back_by(),
+                self._followed.get(name, ()) if may_follow else (),
+            )
+            for at, paced in intake.paced_steps().items():
+                progress[at] = Progress(paced.partitions.cti, None, paced.held_back_by())
+        return BlockerFinder(self.plan, progress)
 
     def _follow_streams(self) -> None:
         """The CTIs of tables that may be read again follow those of the streams they are joined with."""
@@ -400,7 +428,17 @@ class QueryRun:
                     line.dropped, line.late = dropped_count(paced.counts), late_count(paced.counts)
                     line.state_rows, line.state_bytes = paced.state_rows(), paced.state_bytes()
                     line.partitions, line.held_back_by = paced.progress(), paced.held_back_by()
+        if self.work.split is None:
+            self._add_blockers(metrics)
         return metrics
+
+    def _add_blockers(self, metrics: Sequence[Metrics]) -> None:
+        """Steps of several inputs, and answers, name the input that they wait for."""
+        finder, answers = self._blocker_finder(), set(self.plan.query_vertices.values())
+        for number in self.engine.running_vertices:
+            line, vertex = metrics[number], self.plan.vertices[number]
+            if vertex.operator is not None and (number in answers or len(vertex.inputs) > 1):
+                line.wait_for(finder.find(number))
 
     def counts(self) -> dict[str, Counter[str]]:
         """Per source and operator, the elements dropped, moved or ignored so far, by reason."""

@@ -23,7 +23,7 @@ _NAME: Final = "recension"
 _pipelines: Final = count()
 _NOW: Final = (
     *("cti", "state_rows", "state_bytes", "inputs", "is_halted"),
-    *("partitions", "held_back_by", "contradictions"),
+    *("partitions", "held_back_by", "held_at", "held_since", "freed_by", "contradictions"),
 )
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
 STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
