@@ -81,8 +81,8 @@ def source(
         The payload columns: ``{name: Arrow type or its name}``.
     start, end
         Columns of a plain table with the times of its events. If they are in the schema, they are also part
-        of the payload. Without ``end`` its rows are instants: they last one tick. (In the guide, under "How long
-        does a row live?", is every way in.)
+        of the payload. Without ``end`` its rows are instants, of one tick. (The guide says it of every way
+        in, under "How long does a row live?")
     properties
         Known properties of the feed. They are trusted; only ``is_insert_only`` is checked.
     on_violation

@@ -22,6 +22,7 @@ from recension.cli.inputs import (
     open_inputs,
     parse_inputs,
     refuse_versions,
+    report_blockers,
     report_dropped,
     with_policy,
 )
@@ -217,6 +218,7 @@ def _run_local(
     if results.needs_history:
         results.put_history(sort_by_lifetime(builder.build()), time_type)
     report_dropped(session.counts())
+    report_blockers(session.blockers())
     if profile:
         show_profile(session.metrics())
         if (use := session.memory()) is not None:

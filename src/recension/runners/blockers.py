@@ -16,7 +16,6 @@ from typing import Final
 
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import AWARE, TimeKind, describe_time
-from recension.core.wall_clock import Clock
 from recension.lowering import PhysicalPlan
 from recension.operators.lmerge.merge import LogicalMerge
 from recension.plan.consistency import AdvanceTime, ByClock
@@ -71,16 +70,16 @@ class StandingSince:
     """When the CTI of each source got where it is, by the clock, which is read only if one has moved."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, tuple[int, int | None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._known)
 
-    def note(self, source: str, cti: int, clock: Clock) -> None:
+    def note(self, source: str, cti: int, moment: Callable[[], int | None]) -> None:
         """A source stands there now."""
         known = self._known.get(source)
         if known is None or known[0] != cti:
-            self._known[source] = (cti, clock())
+            self._known[source] = (cti, moment())
 
     def since(self, source: str, cti: int) -> int | None:
         """When a source got there; None if it was not seen, as after a restore."""

@@ -91,7 +91,11 @@ class Session(LockedSession):
         if pool is not None and workers > 1:
             raise RecensionError("session: memory= bounds the state of one process: leave out workers=")
         self._queries = dict(queries)
-        self._run = QueryRun(queries, batch_size, self._now, history_limit, times or OneKind(), keep, workers)
+        self._last_reading: int | None = None
+        self._keeps = bool(keep)
+        self._run = QueryRun(
+            *(queries, batch_size, self._now, history_limit, times or OneKind(), keep, workers, self._moment)
+        )
         self._merges: dict[str, MergePorts] = {}
 
     @property
@@ -138,7 +142,12 @@ class Session(LockedSession):
         self._run.closes_inputs = closes
 
     def _now(self) -> int:
-        return self._clock()
+        self._last_reading = self._clock()
+        return self._last_reading
+
+    def _moment(self) -> int | None:
+        """What the clock shows; a clock on which something depends is not read once more for this."""
+        return self._last_reading if self._keeps or self._run.is_clocked else self._clock()
 
     @run_exclusively
     def use_clock(self, clock: Clock) -> None:
@@ -389,7 +398,7 @@ class Session(LockedSession):
 
     @run_exclusively
     def explain(self, query: str | None = None) -> str:
-        """The plan of a query, or of all, as it runs: what its steps have chosen, and whom answers wait for."""
+        """The plan of a query, or of all, as it runs: what its steps have chosen; who answers wait for."""
         plan = self._run.plan
 
         def describe_step(node: Node) -> str | None:

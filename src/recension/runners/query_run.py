@@ -8,7 +8,7 @@ Who may call, and when the session has failed, is the session's business (local.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from typing import Any, Final, TypeAlias
@@ -61,15 +61,18 @@ class QueryRun:
         times: OneKind,
         keep: int = 0,
         workers: int = 1,
+        moment: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """``moment`` is the time by the clock, where that can be known without another reading of it."""
         self._batch_size, self._clock, self.times = batch_size, clock, times
+        self._moment = moment
         self.plan: PhysicalPlan = lower(queries)
         self.engine, self.work = open_engine(self.plan, workers)
         self.name_times(times_in(queries.values()))
         self.intakes: dict[str, Intake] = {}
         # By vertex, the last CTI it gave: what tables that may be read again follow.
         self._ctis: dict[int, int] = {}
-        self._stands = StandingSince()
+        self._stands, self._fed = StandingSince(), set[str]()
         self._open_intakes()
         self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
@@ -115,6 +118,9 @@ class QueryRun:
     def publish(self) -> None:
         """What came out of a push can be read, and is recorded."""
         self.answers.publish()
+        for name in self._fed:
+            self._stands.note(name, self._cti_of(name), self._moment)
+        self._fed = set()
         if self._observer is not None:
             self._observer.publish(self.time_type)
 
@@ -282,9 +288,8 @@ class QueryRun:
             self._warn_without_cti(source, vertex)
             self._warn_of_meaning(source, batch)
             paced = {}
-        # The others are waited for from now on.
-        for name in [source] if self._stands else self.intakes:
-            self._stands.note(name, self._cti_of(name), self._clock)
+        # The others are waited for from the first push on.
+        self._fed |= {source} if self._stands else self.intakes.keys()
         self._forget_looked()
         self._follow_streams()
 
