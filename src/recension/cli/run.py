@@ -153,6 +153,7 @@ def run(
 
             with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
                 session = Session({"query": without_idleness(plan)}, batch_size, history_limit=0, pool=pool)
+                session.warn_of_meaning()
                 readers = open_inputs(paths, plan, session.unchecked_sources, batch_size)
                 with nullcontext() if record is None else _recorded(session, record, record_limit):
                     _run_local(session, plan, readers, results, batch_size, close=close, profile=profile)

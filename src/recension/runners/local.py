@@ -132,6 +132,11 @@ class Session(LockedSession):
         """Sources in which a retraction may name an unknown event: a step above handles that."""
         return self._run.unchecked_sources
 
+    def warn_of_meaning(self) -> Self:
+        """Say with the first rows what of the queries is hardly meant; for sessions that users begin."""
+        self._run.warns_of_meaning = True
+        return self
+
     @property
     def closes_inputs(self) -> bool:
         """Are sources closed when their inputs end? Then they need not send CTIs before."""
@@ -253,6 +258,7 @@ class Session(LockedSession):
     def feed(self, source: str, batch: EventBatch) -> None:
         """Feed a source with elements that are known to be valid."""
         self._run.refuse_external(source, batch)
+        self._run.bypasses_intakes = True
         with self._step():
             self._run.feed(source, [batch])
 

@@ -11,11 +11,9 @@ from typing import Any, Final
 from recension.core.batch import EventBatch
 from recension.core.partitions import PartitionProgress
 from recension.core.repeats import REPEATED
-from recension.core.ticks import BEGINNING, FOREVER
+from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, LATE, STALE_CTI
 from recension.operators.pipeline import Flow
-from recension.plan.node import Node
-from recension.plan.warnings import find_warnings
 from recension.runners.blockers import Blocker
 
 ROWS_WITHOUT_CTI: Final = 1_000_000
@@ -100,33 +98,6 @@ def dropped_count(counts: Counter[str]) -> int:
 def late_count(counts: Counter[str]) -> int:
     """How many elements broke a CTI: those that were dropped for it, and those that were moved."""
     return counts[LATE] + counts[ADJUSTED]
-
-
-class MeaningWarnings:
-    """Warns, once, of queries that are hardly what their author meant, by what the first rows are like."""
-
-    def __init__(self) -> None:
-        self._seen, self._said = set[str](), set[str]()
-        self._instants, self._endless = set[str](), set[str]()
-
-    def look(self, source: str, batch: EventBatch, *, is_table: bool) -> bool:
-        """Note how long the first rows of a source live; are they the first?"""
-        if source in self._seen or not bool((is_data := batch.is_data()).any()):
-            return False
-        self._seen.add(source)
-        vs, ve = batch.vs[is_data], batch.ve[is_data]
-        if bool((ve - 1 == vs).all()):
-            self._instants.add(source)
-        elif is_table and bool((ve == FOREVER).all()):
-            self._endless.add(source)
-        return True
-
-    def take_new(self, plans: Sequence[Node]) -> list[str]:
-        """What is to be said of queries and was not said yet."""
-        found = find_warnings(plans, self._instants, self._endless)
-        fresh = [text for text in found if text not in self._said]
-        self._said.update(fresh)
-        return fresh
 
 
 class NoCtiWarning:

@@ -34,8 +34,9 @@ from recension.runners.answers import QueryAnswers
 from recension.runners.blockers import Blocker, BlockerFinder, Progress, StandingSince
 from recension.runners.engine import elements
 from recension.runners.intake import Intake, Push
+from recension.runners.meaning import MeaningWarnings
 from recension.runners.merging import MergePorts
-from recension.runners.metrics import MeaningWarnings, Metrics, NoCtiWarning, dropped_count, late_count
+from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count, late_count
 from recension.runners.paced_partitions import PacedPartitions
 from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
 from recension.runners.session_lock import RefusedError
@@ -73,16 +74,18 @@ class QueryRun:
         # By vertex, the last CTI it gave: what tables that may be read again follow.
         self._ctis: dict[int, int] = {}
         self._stands, self._fed = StandingSince(), set[str]()
+        self.bypasses_intakes = False
         self._open_intakes()
         self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
         self._meaning = MeaningWarnings()
+        self.warns_of_meaning = False
         self.closes_inputs = False
         # What the last push gives, in batches, as steps that read rows only have seen it.
         self._looked: list[Flow] = []
         self._observer: StepObserver | None = None
-        self._has_begun = False
+        self._has_begun = self._was_restored = False
 
     def settle(self) -> None:
         """Wait until all that was fed has been worked through."""
@@ -296,9 +299,14 @@ class QueryRun:
     def _cti_of(self, source: str) -> int:
         return max(self.intakes[source].cti, self._ctis.get(self.plan.source_vertices[source], BEGINNING))
 
+    @property
+    def _knows_ctis(self) -> bool:
+        """Are the CTIs of sources known here? Those of workers are not, nor what was fed before a restore."""
+        return self.work.split is None and not (self.bypasses_intakes and self._was_restored)
+
     def find_blockers(self, query: str) -> list[Blocker]:
-        """The inputs that a query waits for; not in workers, whose steps are not seen from here."""
-        if self.work.split is not None:
+        """The inputs that a query waits for, if that is known."""
+        if not self._knows_ctis:
             return []
         return self._blocker_finder().find(self.plan.query_vertices[query])
 
@@ -387,7 +395,9 @@ class QueryRun:
             self.engine.warn(vertex, message)
 
     def _warn_of_meaning(self, source: str, batch: EventBatch) -> None:
-        if self._meaning.look(source, batch, is_table=self.intakes[source].is_table):
+        if self.warns_of_meaning and self._meaning.look(
+            source, batch, is_table=self.intakes[source].is_table
+        ):
             for text in self._meaning.take_new(list(self.plan.queries.values())):
                 self.warn(text)
 
@@ -433,7 +443,7 @@ class QueryRun:
                     line.dropped, line.late = dropped_count(paced.counts), late_count(paced.counts)
                     line.state_rows, line.state_bytes = paced.state_rows(), paced.state_bytes()
                     line.partitions, line.held_back_by = paced.progress(), paced.held_back_by()
-        if self.work.split is None:
+        if self._knows_ctis:
             self._add_blockers(metrics)
         return metrics
 
@@ -481,7 +491,7 @@ class QueryRun:
 
     def restore(self, chunks: Chunks) -> None:
         """Take back a snapshot, and the histories of the answers if it has them; all else has been read."""
-        self._has_begun = True
+        self._has_begun = self._was_restored = True
         self.end_recording("the session was restored from a snapshot")
         self.engine.restore(take_prefix("operators", chunks))
         for source, intake in self.intakes.items():
