@@ -18,10 +18,9 @@ from recension.cli.progress import show_progress
 from recension.cli.query_file import load_query, split_query
 from recension.core.batch import concat
 from recension.core.errors import RecensionError
-from recension.core.formats import open_stream
 from recension.core.formats.changelog import MARK
-from recension.core.formats.reader import MicroBatches, read_micro_batches
 from recension.core.time_kind import KnownKind
+from recension.gate.files import MicroBatches, open_stream, read_micro_batches
 from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.runners.finite import push_inputs

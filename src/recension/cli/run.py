@@ -34,11 +34,13 @@ from recension.cli.run_spark import missing_for_spark, run_spark
 from recension.cli.show import show_memory, show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch, cti, inserts
 from recension.core.errors import RecensionError
-from recension.core.formats import BATCH_SIZE, StreamReader, write_history
+from recension.core.formats import write_history
+from recension.core.formats.reader import BATCH_SIZE
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, open_pool, require_limit
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
+from recension.gate.files import StreamReader
 from recension.plan.nodes import Node, Table, walk
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, RUN, SEQ, TimeColumns
-from recension.core.partitions import PartitionColumns
+from recension.core.placement import PartitionColumns
 from recension.core.ticks import TimeUnit, describe_duration
 from recension.core.time_kind import (
     AWARE,

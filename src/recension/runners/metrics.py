@@ -9,10 +9,10 @@ from operator import attrgetter
 from typing import Any, Final
 
 from recension.core.batch import EventBatch
-from recension.core.partitions import PartitionProgress
-from recension.core.repeats import REPEATED
 from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, LATE, STALE_CTI
+from recension.gate.partition_state import PartitionProgress
+from recension.gate.repeats import REPEATED
 from recension.operators.pipeline import Flow
 from recension.runners.blockers import Blocker
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
@@ -74,6 +74,14 @@ class TimeColumns:
     def ours(self) -> TimeColumns:
         """The same in a stream or a history, which has our columns."""
         return TimeColumns(declared=self.declared, unit=self.unit)
+
+    def found_in(self, names: Collection[str]) -> TimeColumns:
+        """Those of rows with these columns: a stream or a history has ours, another table the user's."""
+        if self.is_timeless or self.start is None:
+            return self
+        own = {*names}.difference(self.shown)
+        is_history = self.vs not in own and {VS, VE} <= own
+        return self.ours if KIND in names or is_history else self
 
     @property
     def vs(self) -> str:

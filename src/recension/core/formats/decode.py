@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,21 +24,25 @@ from recension.core.batch import (
     all_zero,
     take_rows,
 )
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, StreamError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.files import Convert, convert_column
 from recension.core.formats.text import from_text, ticks_from_text
-from recension.core.openclose import CLOSE, OPEN
+from recension.core.rows import Origin
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, ticks_from_column
 from recension.core.validity import Policy
 from recension.core.values import cast_exactly
+
+Made = TypeVar("Made")
 
 UNKNOWN_KIND: Final = "unknown kind"
 NO_START: Final = "no start"
 OPEN_WITH_END: Final = "an open row with an end"
 NO_COUNT: Final = "an external_cti without a count"
 _UNKNOWN: Final = 255
-# `open` and `close` follow the kinds of a batch; see openclose.py.
+# They follow the kinds of a batch; the gate makes inserts and retractions of them (gate/open_close.py).
+OPEN: Final = 4
+CLOSE: Final = 5
 _KINDS: Final = (*KIND_NAMES, "open", "close")
 _CODES: Final = {name: code for code, name in enumerate(_KINDS)}
 
@@ -49,6 +54,26 @@ class DecodedRows:
     batch: EventBatch
     kept: Mask
     dropped: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
+
+    def origin(self, file: str, first_row: int) -> Origin:
+        """Where the elements come from."""
+        origin = Origin((file,), first_row)
+        return origin if bool(self.kept.all()) else origin.take(self.kept)
+
+
+def read_head(
+    read: Callable[[pa.RecordBatch], Made], rows: pa.RecordBatch, first_row: int
+) -> tuple[Made, StreamError | None]:
+    """What is made of the rows before the first one that cannot be read, and what is wrong with that."""
+    fault: StreamError | None = None
+    while True:
+        try:
+            return read(rows), fault
+        except StreamError as why:
+            size = -1 if why.row is None else why.row - first_row
+            if not 0 <= size < len(rows):
+                raise
+            fault, rows = why, rows.slice(0, size)
 
 
 class Decoder:
@@ -66,12 +91,12 @@ class Decoder:
     def decode(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """The elements of a run of rows whose first is number ``first_row`` of ``file``."""
         decoded = self.judge(rows, layout, file, first_row)
-        self.note(decoded)
+        self.note(decoded.dropped)
         return decoded
 
-    def note(self, decoded: DecodedRows) -> None:
+    def note(self, dropped: Sequence[tuple[str, pa.RecordBatch]]) -> None:
         """Count and keep what was dropped."""
-        for reason, rows in decoded.dropped:
+        for reason, rows in dropped:
             self.counts[reason] += len(rows)
             self.dropped.append((reason, rows))
 

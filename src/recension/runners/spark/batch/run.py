@@ -20,7 +20,7 @@ from recension.core.time_kind import TimesInMessages
 from recension.plan.node import Node
 from recension.plan.nodes import Source
 from recension.plan.source import require_one_kind, sources_of
-from recension.runners.intake import require_inputs
+from recension.runners.finite import require_inputs
 from recension.runners.meaning import warn_of_frames
 from recension.runners.spark.batch.frame import VE, VS, Frame
 from recension.runners.spark.batch.inputs import NamedFrame, reconstitute, source_frame

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from recension.core import wall_clock
 from recension.core.errors import RecensionError
-from recension.core.partitions import PartitionProgress
+from recension.gate.partition_state import PartitionProgress
 from recension.runners.local import Session
 from recension.runners.metrics import Metrics, dropped_count, late_count
 

@@ -24,10 +24,17 @@ from recension.core.formats.columns import KIND, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile, partition_of
 from recension.core.formats.reader import open_file
-from recension.core.formats.stream_files import StreamFile, read_places, row_numbers
-from recension.core.partitions import Placement
+from recension.core.formats.stream_files import (
+    StreamFile,
+    columns_to_read,
+    decode_file,
+    kept_rows,
+    row_numbers,
+)
+from recension.core.placement import Placement
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
+from recension.core.validity import refuse_malformed
 from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.exchange.clocks import EdgeSender
@@ -109,7 +116,7 @@ class Packing:
             if edge.level == level and edge.origin is self._origin
         }
         self._counts_alone = topology.counts_external_ctis_alone(self._senders)
-        is_strict = self._origin.on_violation == "raise"
+        self._is_strict = is_strict = self._origin.on_violation == "raise"
         # A repeat may have the order of what it repeats.
         keeps_orders = is_strict and not self._origin.sequence
         self._summary = Summary(is_stepwise=not is_strict, keeps_orders=keeps_orders)
@@ -120,7 +127,9 @@ class Packing:
         if path.name == CLOSING:
             times, places = TimeColumns(), None
         envelopes = envelopes_of(self._origin)
-        file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
+        file = open_file(
+            *(StoredFile(path), times, self._origin.columns, places, envelopes), finds_times=True
+        )
         if places is not None and self._folder is not None:
             where = path_of(address or str(path))
             file = replace(file, partition=partition_of(where, self._folder, places.partition))
@@ -128,19 +137,20 @@ class Packing:
         self._require_kind(file)
         place = file_place(address or str(path))
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
-        wanted = file.columns_to_read(self._origin.columns)
-        named = set() if columns is None else {*columns.names}.difference(wanted.names)
-        wanted = pa.schema([*wanted, *(field for field in file.rows.schema if field.name in named)])
-        for rows in file.rows.batches(wanted, _ROWS):
-            decoded = self._decoder.decode(rows, file.layout, file.name, row)
-            kept = np.flatnonzero(decoded.kept)
-            extra = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
+        wanted = columns_to_read(file, self._origin.columns, columns)
+        for read, rows in decode_file(file, self._decoder, wanted, _ROWS, columns):
+            if file.layout.is_table and self._is_strict and not self._origin.are_rows:
+                # Rows of tables do not travel with their numbers: what can be found here, is found here.
+                refuse_malformed(rows.batch, rows.origin, rows.kind)
+            if rows.fault is not None:
+                raise rows.fault
+            self._decoder.note(rows.dropped)
+            kept, first = kept_rows(rows), rows.origin.first_row
+            extra = {} if file.layout.is_table else {ROW: pa.array(kept + first)}
             if file.layout.has_order and not self._origin.order:
-                keys = row_numbers(rows, file.name, row)
+                keys = row_numbers(read, file.name, first)
                 extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            placement = None if columns is None else read_places(rows, file, columns, row).take(kept)
-            yield from self._send(decoded.batch, extra, place, file.layout.is_table, placement)
-            row += rows.num_rows
+            yield from self._send(rows.batch, extra, place, file.layout.is_table, rows.placement)
 
     def _require_kind(self, file: StreamFile) -> None:
         """The files that were there when the query began decide the kind of all times."""

@@ -28,7 +28,7 @@ from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
 from recension.runners.exchange.packets import DDL, METRICS, SPARK_COLUMNS, Packet
-from recension.runners.intake import require_inputs
+from recension.runners.finite import require_inputs
 from recension.runners.meaning import warn_of_frames
 from recension.runners.spark.kafka.source import KafkaInput
 from recension.runners.spark.lake.places import lake_table
