@@ -128,7 +128,7 @@ class Decode:
 
     def _read_table(self, table: pa.Table, arrival: Arrival, first: int) -> Rows:
         name, columns = self._source.name, self._names.columns_in(table.schema, arrival)
-        layout = layout_of(table.schema, self._source.time_columns.found_in(table.schema.names), name)
+        layout = layout_of(table.schema, self._source.columns_of_times.found_in(table.schema.names), name)
         self._times.require(layout.kind, name)
         if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
@@ -159,6 +159,7 @@ class Decode:
         (decoded, placement), fault = read_head(read, rows, first)
         size, origin, kind = len(decoded.kept), decoded.origin(name, first), layout.kind
         if given is not None:
+            given = replace(given, arrived=origin.arrived)
             origin = given if origin.at is None else given.take(origin.at)
             fault = None if fault is None else given.fault(fault, size)
         known = (decoded.batch, origin, size, layout, kind, placement)
@@ -182,7 +183,7 @@ def open_source(
         return data if data.reopen is None else data.reopen(source)
     files, _ = open_files(
         Path(data),
-        source.time_columns,
+        source.columns_of_times,
         source.columns,
         places=source.sub_streams,
         envelopes=envelopes_of(source),

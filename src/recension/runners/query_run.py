@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, empty
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, empty
 from recension.core.errors import RecensionError, StreamError, describe_error, first_failure, first_line
 from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
@@ -85,6 +85,8 @@ class QueryRun:
         # What the last push gives, in batches, as steps that read rows only have seen it.
         self._looked: list[Flow] = []
         self._observer: StepObserver | None = None
+        # When the elements that were taken in last came, if a column says it.
+        self._arrived: Index | None = None
         self._has_begun = self._was_restored = False
 
     def settle(self) -> None:
@@ -269,6 +271,8 @@ class QueryRun:
     def take(self, source: str, admission: Admission) -> list[EventBatch]:
         """Take in what was judged: its valid elements in batches. Nothing at all is one empty batch."""
         batch = self.gates[source].admit(admission)
+        if self.plan.sources[source].arrival is not None:
+            self._arrived = self.gates[source].arrivals(admission, len(batch))
         if len(batch) != len(admission.batch):  # rows were left out
             self._forget_looked()
         return self._cut(batch)
@@ -280,8 +284,12 @@ class QueryRun:
         if self.plan.sources[source].are_rows:
             batches = (part for batch in batches for part in _split_after_ctis(batch))
         paced = {at: flow_of(batch) for at, batch in self.gates[source].paced.take_given().items()}
+        arrived, self._arrived = self._arrived, None
         for batch in batches:
             self._tick_steps()
+            if arrived is not None and isinstance(self._observer, Recorder):
+                self._observer.note_arrivals(vertex, arrived[: len(batch)][batch.kind != CTI])
+                arrived = arrived[len(batch) :]
             with TimesInMessages(self.times.kind):
                 given = next(looked, None) or flow_of(batch)
                 found = self.engine.step({vertex: given, **paced})

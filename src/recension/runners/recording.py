@@ -20,6 +20,7 @@ from recension.core.formats.decode import Decoder
 from recension.core.formats.files import describe_file_error, format_errors, validate_batch
 from recension.plan.properties import NOTHING_KNOWN
 from recension.runners.recording_files import (
+    ARRIVED,
     EDGES,
     MANIFEST,
     STEP_COLUMNS,
@@ -118,6 +119,18 @@ class Recording:
 
     def rows(self, edge: str | int, after: int = 0) -> pa.Table | None:
         """The elements of an edge as a table with control columns, `_batch` the step; None if none came."""
+        table = self._table(edge, after)
+        return table.drop_columns(ARRIVED) if table is not None and ARRIVED in table.column_names else table
+
+    def arrivals(self, edge: str | int, after: int = 0) -> pa.ChunkedArray | None:
+        """When each of the `rows` of a source arrived, if it has a column for it (``arrival=``).
+
+        Microseconds since 1970, if the column had timestamps; null where it is not known.
+        """
+        table = self._table(edge, after)
+        return table[ARRIVED] if table is not None and ARRIVED in table.column_names else None
+
+    def _table(self, edge: str | int, after: int) -> pa.Table | None:
         batches = list(self._rows(f"{EDGES}/{self._number(edge)}", BATCH, after))
         if not batches:
             return None
