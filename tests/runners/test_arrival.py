@@ -73,7 +73,8 @@ def test_rows_of_files_know_it(form: str, tmp_path: Path) -> None:
             "\n".join([*lines, '{"k": "c", "t": 7, "loaded_at": "2024-01-01T01:00:00+01:00"}', ""])
         )
     assert arrivals(LOADED, path) == CAME
-    assert rc.run(LOADED, {"s": path}).history() == rc.run(LOADED, {"s": ROWS}).history()
+    found, meant = (rc.run(LOADED, {"s": data}).history().to_arrow() for data in (path, ROWS))
+    assert found.equals(meant)
 
 
 def test_several_files_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -108,15 +109,15 @@ def test_a_table_must_have_it() -> None:
     [
         (
             pa.array([True, False, None]),
-            "column loaded_at is bool; a time of arrival is a timestamp or a whole",
+            "column loaded_at is bool; a time of arrival is a timestamp",
         ),
         (
             pa.array(["x", "y", "z"]),
-            "column loaded_at is string; a time of arrival is a timestamp or a whole",
+            "column loaded_at is string; a time of arrival is a timestamp",
         ),
         (
             pa.array([1.5, 2.5, 3.5]),
-            "column loaded_at is double; a time of arrival is a timestamp or a whole",
+            "column loaded_at is double; a time of arrival is a timestamp",
         ),
         (pa.array([0, 2**64 - 1, 1], pa.uint64()), "s: row 2: column loaded_at"),
     ],
