@@ -21,13 +21,13 @@ _EPOCHS: Final[tuple[tuple[TimeUnit, str, int], ...]] = (
 class Declared(Step):
     """Refuses what contradicts the declaration of a source, whatever the policy. It remembers nothing."""
 
-    def __init__(self, source: Source, *, in_seconds: bool = False) -> None:
-        """``in_seconds``: the query measures time in seconds; then its times must be what they look like."""
+    def __init__(self, source: Source, *, in_units: bool = False) -> None:
+        """``in_units``: the query measures time in units; then its times must be what they look like."""
         super().__init__()
         self._source = source
         self.takes_retractions = not (source.declared.is_insert_only or source.are_rows)
         # Only what the user's own column of starts holds can be of another unit in silence.
-        self._must_be_ticks = in_seconds and source.start is not None and source.times is None
+        self._must_be_ticks = in_units and source.start is not None and source.times is None
 
     def judge(self, rows: Rows, arrival: Arrival) -> Verdict:
         """The same rows."""
@@ -54,5 +54,5 @@ class Declared(Step):
                 ]
                 raise TimeError(
                     f"{self._source.name}: column {name}: {first} is {' and '.join(readings)}, and the query "
-                    f"measures time in seconds: say times={unit!r} or times='us', or 'ticks' if it is neither"
+                    f"measures time in units: say times={unit!r} or times='us', or 'ticks' if it is neither"
                 )

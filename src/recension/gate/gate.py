@@ -97,15 +97,15 @@ class Gate:
         check_orphans: bool = True,
         check_lateness: bool = True,
         times: OneKind | None = None,
-        in_seconds: bool = False,
+        in_units: bool = False,
     ) -> None:
-        """``in_seconds``: the query measures time in seconds; then its times must be what they look like."""
+        """``in_units``: the query measures time in units; then its times must be what they look like."""
         self._source, self._times = source, times or OneKind()
         self._decode = Decode(source, self._times)
         self._readings = Readings(source.name, is_needed=check_orphans)
         self._place = Place(source) if source.partition else None
         count = None if self._place is None else self._place.partitions.count
-        declared = Declared(source, in_seconds=in_seconds)
+        declared = Declared(source, in_units=in_units)
         # A source declared free of retractions needs no memory of what could be retracted.
         orphans = check_orphans and declared.takes_retractions
         lateness = check_lateness and not source.are_rows

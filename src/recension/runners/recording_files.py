@@ -140,8 +140,7 @@ class RecordingFiles:
     ) -> None:
         """More elements of an edge."""
         self._waiting.setdefault(number, []).append(came)
-        schema = _edge_schema(payload, time_type)
-        self._schemas[number] = schema.append(pa.field(ARRIVED, pa.int64())) if has_arrivals else schema
+        self._schemas[number] = edge_schema(payload, time_type, has_arrivals=has_arrivals)
         self.waiting_rows += sum(map(len, came.batches))
 
     def add_steps(self, steps: Iterable[Step]) -> None:
@@ -296,9 +295,11 @@ def file_name(number: int) -> str:
     return f"{number:08}.arrows"
 
 
-def _edge_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
+def edge_schema(payload: pa.Schema, time_type: pa.DataType, *, has_arrivals: bool) -> pa.Schema:
+    """The columns of the elements of an edge."""
     numbers = [pa.field(BATCH, pa.int64()), pa.field(SEQ, pa.int64())]
-    return pa.schema([*numbers, *stream_schema(payload, time_type)])
+    arrived = [pa.field(ARRIVED, pa.int64())] if has_arrivals else []
+    return pa.schema([*numbers, *stream_schema(payload, time_type), *arrived])
 
 
 def _by_name(counts: Mapping[int, int]) -> dict[str, int]:
