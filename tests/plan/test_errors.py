@@ -150,7 +150,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.agg(x=rc.sum("bytes") / col("bytes")),
         SchemaError,
-        "agg: sum(bytes) / bytes reads bytes outside of an aggregate, where only keys of group_by have one "
+        "agg: sum(bytes) / bytes reads bytes outside of an aggregate, where only keys of groups have one "
         "value; take rc.first('bytes'), rc.max('bytes'), ...",
     ),
     (
@@ -171,8 +171,8 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.agg(n=rc.count()).select("n").having(rc.sum("bytes") > 3),
         SchemaError,
-        "having(sum(bytes) > 3): sum(bytes) is an aggregate of the events of agg(...), which is not the step "
-        "before; write having(...) right after it, or where(...) of its columns",
+        "having(sum(bytes) > 3): sum(bytes) is an aggregate of events, and the step before has no "
+        "aggregates; write having(...) right after agg(...), or where(...) of its columns",
     ),
     (lambda: leases.having(), SchemaError, "having: give a condition, such as rc.count() > 1"),
     (

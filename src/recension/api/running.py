@@ -36,8 +36,9 @@ def run(
     query
         A stream built with the API.
     inputs
-        For each source by name: an Arrow table, a pandas or polars frame, a history, a result, or a list of
-        elements. A table must have every column of the source; other columns are ignored.
+        For each source by name: an Arrow table, a pandas or polars frame, a history, a result, a list of
+        elements, or the path of files. A table must have every column of the source; other columns are
+        ignored.
     batch_size
         How many elements of an input are processed at a time; inputs are read in turn.
     close

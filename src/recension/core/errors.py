@@ -7,7 +7,15 @@ from difflib import get_close_matches
 
 
 class RecensionError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose.
+
+    ``instead`` is what to write in Python instead. A front end of another language leaves it out: once it
+    ``is_said`` in its words (`recension.api.wording`), the text stays.
+    """
+
+    def __init__(self, text: str = "", *, instead: str = "") -> None:
+        super().__init__(f"{text}{instead}")
+        self.instead, self.is_said = instead, False
 
 
 class ModuleError(RecensionError):

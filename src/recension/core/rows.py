@@ -7,7 +7,7 @@ say at once where it is, and nobody has to look for it afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recension.core.placement import PlacedRows, Placement
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Origin:
     """Where rows come from: the first row of one file, or a file and a row for each.
 

@@ -205,9 +205,11 @@ class Checker(DroppedElements):
         if self._live is None or not self._may_correct(batch):
             return NO_CHANGES
         changes = self._leave_out_ignored(bag_changes(batch, faults.ok(), salt))
-        # Events that ended before the CTI are forgotten. A retraction of one is late, not an orphan.
+        # Events that ended before the CTI are forgotten, at the end of time all. A retraction of one is late,
+        # not an orphan.
+        is_forgotten = (batch.ve < before) | (before == FOREVER)
         events = _InputEvents(self._live, self._late)
-        faults.note(UNKNOWN, find_orphans(changes, events, len(batch), batch.ve < before))
+        faults.note(UNKNOWN, find_orphans(changes, events, len(batch), is_forgotten))
         return changes
 
     def _may_correct(self, batch: EventBatch) -> bool:

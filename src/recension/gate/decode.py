@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,11 +19,11 @@ from recension.core import frames
 from recension.core.batch import EventBatch, cti, empty, null_payload
 from recension.core.errors import FormatError, RecensionError, StreamError, first_line
 from recension.core.formats.columns import Layout, describe_missing, layout_of
-from recension.core.formats.decode import DecodedRows, Decoder, read_head
+from recension.core.formats.decode import Decoder
 from recension.core.formats.reader import BATCH_SIZE, StreamFiles, open_files
 from recension.core.formats.stream_files import join_rows, sort_rows
 from recension.core.history import History
-from recension.core.placement import PartitionColumns, Placement
+from recension.core.placement import PartitionColumns
 from recension.core.rows import Origin, Rows
 from recension.core.time_kind import OneKind
 from recension.gate.elements import read_elements
@@ -152,20 +153,13 @@ class Decode:
         given: Origin | None,
     ) -> Rows:
         name = self._source.name
-
-        def read(rows: pa.RecordBatch) -> tuple[DecodedRows, Placement | None]:
-            decoded = self._decoder.judge(rows, layout, name, first)
-            placed = None if columns is None else columns.read(rows, name, first).take(decoded.kept)
-            return decoded, placed
-
-        (decoded, placement), fault = read_head(read, rows, first)
-        size, origin, kind = len(decoded.kept), decoded.origin(name, first), layout.kind
-        if given is not None:
-            given = replace(given, arrived=origin.arrived)
-            origin = given if origin.at is None else given.take(origin.at)
-            fault = None if fault is None else given.fault(fault, size)
-        known = (decoded.batch, origin, size, layout, kind, placement)
-        return Rows(*known, dropped=decoded.dropped, fault=fault)
+        place = None if columns is None else partial(columns.read, file=name, first_row=first)
+        read = self._decoder.read(rows, layout, name, first, place)
+        if given is None:
+            return read
+        origin = given if read.origin.at is None else given.take(read.origin.at)
+        fault = None if read.fault is None else given.fault(read.fault, read.size)
+        return replace(read, origin=origin, fault=fault)
 
     def _join(self, parts: list[Rows]) -> Rows:
         if len(parts) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,13 @@ from recension.core.errors import FormatError, StreamError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.files import Convert, convert_column
 from recension.core.formats.text import from_text, ticks_from_text
-from recension.core.rows import Origin
+from recension.core.placement import Placement
+from recension.core.rows import Origin, Rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, ticks_from_column
 from recension.core.validity import Policy
 from recension.core.values import cast_exactly
 
-Made = TypeVar("Made")
+FindPlaces: TypeAlias = Callable[[pa.RecordBatch], Placement]
 
 UNKNOWN_KIND: Final = "unknown kind"
 NO_START: Final = "no start"
@@ -56,26 +57,6 @@ class DecodedRows:
     dropped: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
     arrived: Ticks | None = None
     """When each of the rows arrived, if a column says it."""
-
-    def origin(self, file: str, first_row: int) -> Origin:
-        """Where the elements come from."""
-        origin = Origin((file,), first_row, arrived=self.arrived)
-        return origin if bool(self.kept.all()) else origin.take(self.kept)
-
-
-def read_head(
-    read: Callable[[pa.RecordBatch], Made], rows: pa.RecordBatch, first_row: int
-) -> tuple[Made, StreamError | None]:
-    """What is made of the rows before the first one that cannot be read, and what is wrong with that."""
-    fault: StreamError | None = None
-    while True:
-        try:
-            return read(rows), fault
-        except StreamError as why:
-            size = -1 if why.row is None else why.row - first_row
-            if not 0 <= size < len(rows):
-                raise
-            fault, rows = why, rows.slice(0, size)
 
 
 class Decoder:
@@ -101,6 +82,29 @@ class Decoder:
         for reason, rows in dropped:
             self.counts[reason] += len(rows)
             self.dropped.append((reason, rows))
+
+    def read(
+        self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int, place: FindPlaces | None = None
+    ) -> Rows:
+        """The elements before the first row that cannot be read, with their origins, and what is wrong there.
+
+        ``place`` finds where rows stand. Nothing is counted yet.
+        """
+        fault: StreamError | None = None
+        while True:
+            try:
+                decoded = self.judge(rows, layout, file, first_row)
+                placement = None if place is None else place(rows).take(decoded.kept)
+                break
+            except StreamError as why:
+                size = -1 if why.row is None else why.row - first_row
+                if not 0 <= size < len(rows):
+                    raise
+                fault, rows = why, rows.slice(0, size)
+        origin = Origin((file,), first_row, arrived=decoded.arrived)
+        origin = origin if bool(decoded.kept.all()) else origin.take(decoded.kept)
+        known = (decoded.batch, origin, len(rows), layout, layout.kind, placement)
+        return Rows(*known, dropped=decoded.dropped, fault=fault)
 
     def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """What `decode` gives, without counting anything yet."""

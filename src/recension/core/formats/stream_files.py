@@ -32,7 +32,7 @@ from recension.core.formats.columns import (
     neutral_type,
     unify_types,
 )
-from recension.core.formats.decode import DecodedRows, Decoder, read_head
+from recension.core.formats.decode import Decoder
 from recension.core.placement import PartitionColumns, Placement, join_placements
 from recension.core.rows import NOWHERE, Origin, Rows, join_origins
 from recension.core.time_kind import OneKind, merge_kinds
@@ -164,26 +164,17 @@ def decode_file(
     places: PartitionColumns | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, Rows]]:
     """The rows of a file, and the elements made of them with their places; nothing after a fault."""
-    first_row, layout = 1, file.layout
+    first_row = 1
 
-    def read(rows: pa.RecordBatch) -> tuple[DecodedRows, Placement | None]:
-        decoded = decoder.judge(rows, layout, file.name, first_row)
-        placed = None if places is None else read_places(rows, file, places, first_row).take(decoded.kept)
-        return decoded, placed
+    def place(rows: pa.RecordBatch) -> Placement:
+        assert places is not None
+        return read_places(rows, file, places, first_row)
 
     for rows in file.rows.batches(wanted, size):
-        (decoded, placement), fault = read_head(read, rows, first_row)
-        rows, origin = rows.slice(0, len(decoded.kept)), decoded.origin(file.name, first_row)
-        yield (
-            rows,
-            Rows(
-                *(decoded.batch, origin, len(rows), layout, layout.kind, placement),
-                dropped=decoded.dropped,
-                fault=fault,
-            ),
-        )
+        read = decoder.read(rows, file.layout, file.name, first_row, None if places is None else place)
+        yield rows.slice(0, read.size), read
         first_row += len(rows)
-        if fault is not None:
+        if read.fault is not None:
             return
 
 

@@ -18,6 +18,7 @@ from recension.core.batch import CTI, INSERT, EventBatch, Index, concat, empty
 from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, VE, VS
 from recension.core.placement import Placement, join_placements
+from recension.core.records import record
 from recension.core.rows import Origin, Rows
 from recension.core.ticks import BEGINNING, FOREVER
 
@@ -234,7 +235,7 @@ class Inflow:
         return Inflow(self.events.take(order), self.parts, before, self.marks, self.placement.take(order))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _PacketOrigin(Origin):
     """Rows that came in packets: from a file each, or from a place in the order of a partition."""
 

@@ -16,6 +16,7 @@ from recension.core.batch import Index
 from recension.core.errors import FormatError
 from recension.core.formats.columns import RUN, TimeColumns
 from recension.core.formats.json_lines import JsonRows
+from recension.core.records import record
 from recension.core.rows import Origin
 from recension.plan.keyed import envelopes_of
 from recension.plan.source import Source
@@ -123,7 +124,7 @@ def _headers_of(message: Message) -> list[dict[str, Any]] | None:
     return None if not headers else [{"key": name, "value": value} for name, value in headers]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MessageOrigin(Origin):
     """Rows come from messages, which are named where one of them is refused."""
 

@@ -20,12 +20,13 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch
 from recension.core.errors import FormatError, RecensionError, TimeError
-from recension.core.formats.columns import KIND, TimeColumns, layout_of
+from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile, partition_of
 from recension.core.formats.reader import open_file
 from recension.core.formats.stream_files import (
     StreamFile,
+    agreed_payload,
     columns_to_read,
     decode_file,
     kept_rows,
@@ -135,6 +136,8 @@ class Packing:
             file = replace(file, partition=partition_of(where, self._folder, places.partition))
         file = replace(file, name=address or file.name)
         self._require_kind(file)
+        if path.name != CLOSING:
+            agreed_payload([file], self._origin.columns)  # files that come later may lack columns
         place = file_place(address or str(path))
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
         wanted = columns_to_read(file, self._origin.columns, columns)
@@ -175,17 +178,23 @@ class Packing:
         named = named.rename_columns([n.removeprefix(NAMED) for n in named.schema.names])
         columns = self._origin.sub_streams_in(named.schema.names)
         rows = rows.select([n for n in names if n != FILE and n not in extra and not n.startswith(NAMED)])
-        times, placement = self._times.ours if KIND in names else self._times, None
+        place = file or self._origin.name
+
+        def find_places(head: pa.RecordBatch) -> Placement:
+            assert columns is not None
+            return columns.read(named.slice(0, len(head)), place)
+
         try:
-            layout = layout_of(rows.schema, times, self._origin.name)
-            decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
-            if columns is not None:
-                placement = columns.read(named, file or self._origin.name).take(decoded.kept)
+            layout = layout_of(rows.schema, self._times.found_in(names), self._origin.name)
+            read = self._decoder.read(rows, layout, place, 1, None if columns is None else find_places)
+            if read.fault is not None:
+                raise read.fault
         except FormatError as why:
             raise _locate_error(why, extra) from None
-        kept = pa.array(decoded.kept)
-        kept_extra = {n: c.filter(kept) for n, c in extra.items()}
-        yield from self._send(decoded.batch, kept_extra, file, layout.is_table, placement)
+        self._decoder.note(read.dropped)
+        kept = pa.array(kept_rows(read))
+        kept_extra = {n: c.take(kept) for n, c in extra.items()}
+        yield from self._send(read.batch, kept_extra, file, layout.is_table, read.placement)
 
     def send(
         self,
