@@ -90,7 +90,7 @@ class Decode:
 
     def _read(self, data: Data, arrival: Arrival, first: int) -> Rows:
         if isinstance(data, Rows | StreamFiles | str) or hasattr(data, "__fspath__"):
-            return self._require_columns(self._read_files(data))
+            return self._require_columns(self._read_files(data, arrival))
         data = to_readable(data, self._source.name)
         if isinstance(data, pa.Table):
             return self._read_table(data, arrival, first)
@@ -98,12 +98,15 @@ class Decode:
             return self._require_columns(Rows(data, self._origin(first), len(data)))
         return self._read_elements(data, first)
 
-    def _read_files(self, data: Rows | StreamFiles | str | PathLike[str]) -> Rows:
+    def _read_files(self, data: Rows | StreamFiles | str | PathLike[str], arrival: Arrival) -> Rows:
         """Rows that files have given, or all that are in some files."""
         if isinstance(data, Rows):
             self._times.require(data.kind, self._source.name)
             return data
-        files = open_source(self._source, data)
+        is_named = arrival.partition is not None
+        files = open_source(self._source, data, is_named=is_named)
+        if is_named:
+            self._names.refuse_both(files.column_names)
         self._times.require(files.kind, self._source.name)
         return self._join(list(files.rows(self._source.on_violation)))
 
@@ -172,9 +175,16 @@ class Decode:
 
 
 def open_source(
-    source: Source, data: StreamFiles | str | PathLike[str], batch_size: int = BATCH_SIZE
+    source: Source,
+    data: StreamFiles | str | PathLike[str],
+    batch_size: int = BATCH_SIZE,
+    *,
+    is_named: bool = False,
 ) -> StreamFiles:
-    """Files as the input of a source: in its columns and types, with the places that it names."""
+    """Files as the input of a source: in its columns and types, with the places that it names.
+
+    With ``is_named`` somebody else says of which partition they are.
+    """
     if isinstance(data, StreamFiles):
         return data if data.reopen is None else data.reopen(source)
     files, _ = open_files(
@@ -185,7 +195,10 @@ def open_source(
         envelopes=envelopes_of(source),
         finds_times=True,
     )
-    return StreamFiles(files, source.columns, batch_size, source.sub_streams)
+    places = source.sub_streams
+    if is_named and places is not None:
+        places = replace(places, partition=())
+    return StreamFiles(files, source.columns, batch_size, places)
 
 
 def to_readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | Sequence[Any]:

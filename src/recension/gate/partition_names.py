@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pyarrow as pa
@@ -23,12 +24,13 @@ class PartitionNames:
         """The columns of a table that say where its rows stand, if any do."""
         columns = self._source.sub_streams_in(schema.names) or PartitionColumns()
         if arrival.partition is not None:
-            self._refuse_both(schema)
+            self.refuse_both(schema.names)
             columns = replace(columns, partition=())
         return columns if columns.names else None
 
-    def _refuse_both(self, schema: pa.Schema) -> None:
-        if there := [name for name in self._columns.partition if name in schema.names]:
+    def refuse_both(self, names: Collection[str]) -> None:
+        """Refuse columns that say of which partition rows are, where whoever pushes them says it."""
+        if there := [name for name in self._columns.partition if name in names]:
             raise RecensionError(
                 f"{self._source.name}: push(..., partition=) is for data without the column {there[0]!r}, "
                 "which says it already"

@@ -82,6 +82,11 @@ class StreamFiles:
         return any(KIND in file.rows.schema.names for file in self._files)
 
     @property
+    def column_names(self) -> set[str]:
+        """The names of all columns that there are."""
+        return {name for file in self._files for name in file.rows.schema.names}
+
+    @property
     def batch_size(self) -> int:
         """How many rows it reads at a time."""
         return self._size
