@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -62,7 +63,7 @@ def test_every_way_gives_one_verdict(family: str, kind: str) -> None:
 def test_what_comes_after_the_end_of_time_is_late(kind: str, tmp_path: Path) -> None:
     """Also where the event has no end: nobody remembers it any more."""
     event = {"_vs": 0, "_ve": None, "k": "a", "v": 1}
-    told = [
+    told: list[dict[str, Any]] = [
         event | {"_kind": "insert"},
         {"_kind": "cti", "_vs": None},
         event | {"_kind": "retract", "_new_ve": 8},
