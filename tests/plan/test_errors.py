@@ -282,7 +282,30 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.join(sites, on="site", how="outer"),  # type: ignore[arg-type]
         SchemaError,
-        "join: how is 'inner', 'left', 'full', 'semi' or 'anti', not 'outer'",
+        "join: how is 'inner', 'left', 'full', 'semi', 'anti' or 'cross', not 'outer'",
+    ),
+    (
+        lambda: leases.join(sites),
+        rc.SchemaError,
+        "join: nothing says which events match: give on=, the key columns, or where=; or how='cross' for "
+        "every pair",
+    ),
+    (
+        lambda: leases.join(sites, how="anti"),
+        rc.SchemaError,
+        "join: nothing says which events match: give on=, the key columns, or where=; or where=rc.lit(True) "
+        "if any event matches",
+    ),
+    (
+        lambda: leases.group_by("site").apply(lambda g: g.join(sites)),
+        rc.SchemaError,
+        "join: nothing says which events match: give on=, the key columns, or where=; or how='cross' for "
+        "every pair",
+    ),
+    (
+        lambda: leases.join(sites, on="site", how="cross"),
+        rc.SchemaError,
+        "join(how='cross'): every pair matches, so on= cannot choose: leave out how='cross'",
     ),
     (
         lambda: leases.join(sites, on="site", suffix=""),

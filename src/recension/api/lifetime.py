@@ -11,7 +11,7 @@ from recension.core.errors import TimeError
 from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.expressions import IntoExpression, expression
-from recension.plan.join import How, Join, full_join
+from recension.plan.join import How, join_of
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.lifetimes import Constant, Moments, moments
 from recension.plan.timed_steps import with_lifetime
@@ -167,7 +167,7 @@ class JoinMethods(StreamBase):
         other: StreamBase,
         on: str | Iterable[str] | None = None,
         where: IntoExpression | None = None,
-        how: How | Literal["full"] = "inner",
+        how: How | Literal["full", "cross"] = "inner",
         suffix: str = "_right",
     ) -> Self:
         """Join the payloads of matching events and intersect their lifetimes.
@@ -179,11 +179,13 @@ class JoinMethods(StreamBase):
         on
             Key columns that both streams have; the result holds one copy of them.
         where
-            A condition on the pair. It sees the joined columns, suffix included.
+            A condition on the pair. It sees the joined columns, suffix included. Without ``on`` and ``where``
+            a join is refused, except between streams of one group, whose keys match.
         how
             ``inner``: the pairs. ``semi`` / ``anti``: the left events on the parts of their lifetimes that
             some / no match covers. ``left``: the pairs, and the anti parts with nulls. ``full``: in addition
-            the anti parts of the right events, with nulls and the keys of the right event.
+            the anti parts of the right events, with nulls and the keys of the right event. ``cross``: every
+            pair, without ``on`` and ``where``.
         suffix
             Added to right columns whose names the left stream has too.
 
@@ -195,6 +197,4 @@ class JoinMethods(StreamBase):
         """
         condition = None if where is None else expression(where)
         right, keys = plan_of(other, "join"), key_names(on, "join")
-        if how == "full":
-            return self._then(full_join(self.plan, right, keys, condition, suffix))
-        return self._then(Join(self.plan, right, keys, condition, how, suffix))
+        return self._then(join_of(self.plan, right, keys, condition, how, suffix))

@@ -108,12 +108,13 @@ def session(
         raise RecensionError("session: give it at least one query, such as rc.session(stream)")
     if verify_modules:
         plans = {name: repeat_calls(plan) for name, plan in plans.items()}
-    return Session(
+    made = Session(
         *(plans, batch_size, clock, history_limit),
         pool=open_pool(memory, spill),
         keep=_keep(keep),
         workers=workers,
     )
+    return made.warn_of_meaning()
 
 
 def record(

@@ -8,18 +8,22 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import pyarrow as pa
 import typer
 
 from recension.core.errors import RecensionError
+from recension.core.ticks import BEGINNING
 from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
 from recension.gate.files import StreamReader, open_input
 from recension.plan.node import rebuild
 from recension.plan.nodes import Node, Source, Table, walk
 from recension.plan.source import describe_unknown_source, require_one_kind
+
+if TYPE_CHECKING:
+    from recension.runners.blockers import Blocker
 
 
 class OnViolation(StrEnum):
@@ -112,6 +116,17 @@ def common_time_type(readers: Mapping[str, StreamReader]) -> pa.DataType:
     """The type of the times of all inputs."""
     found = reduce(merge_kinds, (reader.kind for reader in readers.values()), None)
     return TICKS if found is None else found
+
+
+def report_blockers(blockers: Sequence[Blocker]) -> None:
+    """Print which inputs without any CTI leave answers unfinal: a line on standard error for each."""
+    for one in blockers:
+        if one.cti == BEGINNING:
+            print(
+                f"recension: the answer is not final: it waits for {one.name}, which has no cti: add ctis to "
+                "it, close it with --close, or put advance_time(...) on it in the query",
+                file=sys.stderr,
+            )
 
 
 def report_dropped(counts_by_source: Mapping[str, Mapping[str, int]]) -> None:

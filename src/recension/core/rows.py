@@ -16,6 +16,7 @@ import pyarrow as pa
 from recension.core.batch import EventBatch, Index, Mask
 from recension.core.errors import StreamError
 from recension.core.records import record
+from recension.core.ticks import BEGINNING
 from recension.core.time_kind import TimeKind
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class Origin:
     row: Index | None = None
     """The number of each row in its file; None if they follow the first one."""
     at: Index | None = None
+    arrived: Index | None = None
+    """When each row arrived, in microseconds since 1970 or ticks: `BEGINNING` where it is not known; None if
+    no column says it."""
 
     def take(self, rows: Index | Mask) -> Origin:
         """The origins of some of the rows, or of all in another order."""
@@ -69,16 +73,29 @@ class Origin:
         file = np.zeros(size, np.int64) if self.file is None else self.file[at]
         return file, at + self.first_row if self.row is None else self.row[at]
 
+    def arrivals(self, size: int) -> Index | None:
+        """When each of ``size`` rows arrived, if a column says it."""
+        if self.arrived is None:
+            return None
+        return self.arrived[:size] if self.at is None else self.arrived[self.at]
+
 
 def join_origins(parts: Sequence[tuple[Origin, int]]) -> Origin:
     """The origins of several parts, each of so many rows, one after the other."""
     names, files, rows = list[str | None](), list[Index](), list[Index]()
+    came = [origin.arrivals(size) for origin, size in parts]
+    arrived = None
+    if any(one is not None for one in came):
+        unknown = (np.full(size, BEGINNING) for _, size in parts)
+        arrived = np.concatenate(
+            [two if one is None else one for one, two in zip(came, unknown, strict=True)]
+        )
     for origin, size in parts:
         file, row = origin.columns(size)
         files.append(file + len(names))
         rows.append(row)
         names += origin.names
-    return Origin(names, file=np.concatenate(files), row=np.concatenate(rows))
+    return Origin(names, file=np.concatenate(files), row=np.concatenate(rows), arrived=arrived)
 
 
 NOWHERE: Final = Origin()

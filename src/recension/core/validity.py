@@ -79,6 +79,8 @@ class Checker(DroppedElements):
         # The last batch of sub-streams, moved where that is the policy, and which of its rows are valid.
         self.checked: EventBatch
         self.kept: Mask
+        # Which rows of the batch that was taken in last were given on; None if all were.
+        self.admitted: Mask | None = None
         # What was dropped or moved, by reason, of each sub-stream.
         self.by_partition: list[tuple[str, Index]] = []
 
@@ -122,6 +124,7 @@ class Checker(DroppedElements):
     def admit(self, checked: CheckedBatch) -> EventBatch:
         """The valid part of the batch that was judged last, which is remembered."""
         batch, faults = checked.batch, checked.faults
+        self.admitted = None
         if faults is None:
             if batch.last_kind == CTI:
                 return self._pass_cti(batch)
@@ -146,9 +149,11 @@ class Checker(DroppedElements):
         self.counts[STALE_CTI] += int((~advancing).sum())
         if salt is not None:
             self.checked, self.kept = batch, faults.ok()
-            return batch.filter(self.kept & (batch.kind != CTI))
+            self.admitted = self.kept & (batch.kind != CTI)
+            return batch.filter(self.admitted)
         self._advance(batch, before)
-        return batch.filter(faults.ok() & advancing)
+        self.admitted = faults.ok() & advancing
+        return batch.filter(self.admitted)
 
     def _are_valid_inserts(self, batch: EventBatch) -> bool:
         """Are they all inserts, as rows of a table are, none late or empty? Then they pass as they are."""

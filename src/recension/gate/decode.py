@@ -132,7 +132,9 @@ class Decode:
 
     def _read_table(self, table: pa.Table, arrival: Arrival, first: int) -> Rows:
         name, columns = self._source.name, self._names.columns_in(table.schema, arrival)
-        layout = layout_of(table.schema, self._source.time_columns.found_in(table.schema.names), name)
+        # Whoever knows where rows come from has read them, without the column of arrivals.
+        known = self._source.columns_of_times if arrival.origin is None else self._source.time_columns
+        layout = layout_of(table.schema, known.found_in(table.schema.names), name)
         self._times.require(layout.kind, name)
         if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
@@ -187,7 +189,7 @@ def open_source(
         return data if data.reopen is None else data.reopen(source)
     files, _ = open_files(
         Path(data),
-        source.time_columns,
+        source.columns_of_times,
         source.columns,
         places=source.sub_streams,
         envelopes=envelopes_of(source),

@@ -121,7 +121,7 @@ def open_input(
     """Open what is at a path as the input of a source: in its columns and types, judged as it says."""
     files, _ = open_files(
         Path(path),
-        source.time_columns,
+        source.columns_of_times,
         source.columns,
         places=source.sub_streams,
         envelopes=envelopes or envelopes_of(source),

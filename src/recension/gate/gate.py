@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import CTI, EventBatch, concat, cti
+from recension.core.batch import CTI, EventBatch, Index, concat, cti
 from recension.core.errors import StreamError
 from recension.core.records import record
 from recension.core.rows import Rows
@@ -179,6 +180,15 @@ class Gate:
         self.rows += given.size
         self._readings.note(admission.reading, given.size)
         return batch
+
+    def arrivals(self, admission: Admission, size: int) -> Index | None:
+        """When each of the ``size`` elements that were admitted last arrived, if a column says it."""
+        came, admitted = admission.rows.origin.arrivals(len(admission.batch)), self._validity.admitted
+        if came is None:
+            return None
+        came = came if admitted is None else came[admitted]
+        # The CTI of a source with partitions comes after its rows, and from nobody.
+        return np.append(came, np.full(max(size - len(came), 0), BEGINNING))[:size]
 
     @property
     def source(self) -> Source:

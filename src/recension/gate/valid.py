@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, concat, cti
+from recension.core.batch import EventBatch, Mask, concat, cti
 from recension.core.placement import PlacedRows, Placement
 from recension.core.rows import Rows
 from recension.core.validity import CheckedBatch, Checker
@@ -40,6 +40,11 @@ class Validity(Step):
     def is_closed(self) -> bool:
         """Has a CTI come to the end of time?"""
         return self._checker.is_closed
+
+    @property
+    def admitted(self) -> Mask | None:
+        """Which of the rows that were taken in last go on; None if all do."""
+        return self._checker.admitted
 
     def advance(self, t: int) -> None:
         """The CTI of the source is ``t``."""

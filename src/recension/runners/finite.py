@@ -34,7 +34,7 @@ def run(
 ) -> Result:
     """Run a query over finite inputs, taken in turn, a batch from each."""
     queries = {"query": without_idleness(query)}
-    with Session(queries, batch_size, clock, history_limit=0, workers=workers) as session:
+    with Session(queries, batch_size, clock, history_limit=0, workers=workers).warn_of_meaning() as session:
         for _ in push_inputs(session, inputs, batch_size=batch_size, close=close):
             pass
         result = replace(session.read(), reading=Reading())

@@ -44,6 +44,7 @@ from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.source import Table, times_in
 from recension.runners.answers import HISTORY_LIMIT
+from recension.runners.blockers import Blocker
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
 from recension.runners.query_run import Queries, QueryRun
@@ -92,7 +93,11 @@ class Session(LockedSession):
         if pool is not None and workers > 1:
             raise RecensionError("session: memory= bounds the state of one process: leave out workers=")
         self._queries = dict(queries)
-        self._run = QueryRun(queries, batch_size, self._now, history_limit, times or OneKind(), keep, workers)
+        self._last_reading: int | None = None
+        self._keeps = bool(keep)
+        self._run = QueryRun(
+            *(queries, batch_size, self._now, history_limit, times or OneKind(), keep, workers, self._moment)
+        )
         self._merges: dict[str, MergePorts] = {}
 
     @property
@@ -129,6 +134,11 @@ class Session(LockedSession):
         """Sources in which a retraction may name an unknown event: a step above handles that."""
         return self._run.unchecked_sources
 
+    def warn_of_meaning(self) -> Self:
+        """Say with the first rows what of the queries is hardly meant; for sessions that users begin."""
+        self._run.warns_of_meaning = True
+        return self
+
     @property
     def closes_inputs(self) -> bool:
         """Are sources closed when their inputs end? Then they need not send CTIs before."""
@@ -139,7 +149,12 @@ class Session(LockedSession):
         self._run.closes_inputs = closes
 
     def _now(self) -> int:
-        return self._clock()
+        self._last_reading = self._clock()
+        return self._last_reading
+
+    def _moment(self) -> int | None:
+        """What the clock shows; a clock on which something depends is not read once more for this."""
+        return self._last_reading if self._keeps or self._run.is_clocked else self._clock()
 
     @run_exclusively
     def use_clock(self, clock: Clock) -> None:
@@ -230,6 +245,7 @@ class Session(LockedSession):
     def feed(self, source: str, batch: EventBatch) -> None:
         """Feed a source with elements that are known to be valid."""
         self._run.refuse_external(source, batch)
+        self._run.bypasses_gates = True
         with self._step():
             self._run.feed(source, [batch])
 
@@ -375,7 +391,7 @@ class Session(LockedSession):
 
     @run_exclusively
     def explain(self, query: str | None = None) -> str:
-        """The plan of a query as it runs: what its steps have chosen by now."""
+        """The plan of a query, or of all, as it runs: what its steps have chosen; who answers wait for."""
         plan = self._run.plan
 
         def describe_step(node: Node) -> str | None:
@@ -383,8 +399,28 @@ class Session(LockedSession):
             chosen = operator.describe_choices() if operator else self._run.describe_partitions(node)
             return "\n".join(chosen) or describe_choice(node)
 
-        root = plan.queries[self._run.answers.query_name(query)]
-        return explain([root], annotate=describe_step) + str(self._run.work)
+        names = list(plan.queries) if query is None else [self._run.answers.query_name(query)]
+        text = explain([plan.queries[name] for name in names], annotate=describe_step)
+        return text + str(self._run.work) + "".join(self._describe_waiting(name) for name in names)
+
+    def _describe_waiting(self, query: str) -> str:
+        kind = self._run.times.kind
+        of = query if len(self._run.plan.queries) > 1 else "the answer"
+        return "".join(f"{of} {one.describe(kind)}\n" for one in self._run.find_blockers(query))
+
+    @run_exclusively
+    def blockers(self, query: str | None = None) -> list[Blocker]:
+        """The inputs that a query waits for: where their CTIs stand, since when, and what would free it.
+
+        >>> import recension as rc
+        >>> trades, calib = rc.source("trades", {"k": "string"}), rc.source("calib", {"k": "string"})
+        >>> live = rc.session(trades.join(calib, on="k"))
+        >>> live.push("trades", [rc.Insert({"k": "a"}, 1, 5), rc.Cti(9)])
+        >>> [(one.source, one.remedy) for one in live.blockers()]
+        [('calib', "advance it: session.advance('calib', t), send ctis, or put .advance_time(...) on it")]
+        """
+        self._settle()
+        return self._run.find_blockers(self._run.answers.query_name(query))
 
     @run_exclusively
     def counts(self) -> dict[str, Counter[str]]:

@@ -8,7 +8,7 @@ Who may call, and when the session has failed, is the session's business (local.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from typing import Any, Final, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, empty
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, empty
 from recension.core.errors import RecensionError, StreamError, describe_error, first_failure, first_line
 from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
@@ -36,7 +36,9 @@ from recension.plan.node import Node
 from recension.plan.source import Source, Table, describe_unknown_source, times_in
 from recension.plan.tables import find_followed
 from recension.runners.answers import QueryAnswers
+from recension.runners.blockers import Blocker, BlockerFinder, Progress, StandingSince
 from recension.runners.engine import elements
+from recension.runners.meaning import MeaningWarnings
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count, late_count
 from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
@@ -60,23 +62,32 @@ class QueryRun:
         times: OneKind,
         keep: int = 0,
         workers: int = 1,
+        moment: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """``moment`` is the time by the clock, where that can be known without another reading of it."""
         self._batch_size, self._clock, self.times = batch_size, clock, times
+        self._moment = moment
         self.plan: PhysicalPlan = lower(queries)
         self.engine, self.work = open_engine(self.plan, workers)
         self.name_times(times_in(queries.values()))
         self.gates: dict[str, Gate] = {}
         # By vertex, the last CTI it gave: what tables that may be read again follow.
         self._ctis: dict[int, int] = {}
+        self._stands, self._fed = StandingSince(), set[str]()
+        self.bypasses_gates = False
         self._open_gates()
         self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
+        self._meaning = MeaningWarnings()
+        self.warns_of_meaning = False
         self.closes_inputs = False
         # What the last push gives, in batches, as steps that read rows only have seen it.
         self._looked: list[Flow] = []
         self._observer: StepObserver | None = None
-        self._has_begun = False
+        # When the elements that were taken in last came, if a column says it.
+        self._arrived: Index | None = None
+        self._has_begun = self._was_restored = False
 
     def settle(self) -> None:
         """Wait until all that was fed has been worked through."""
@@ -112,6 +123,9 @@ class QueryRun:
     def publish(self) -> None:
         """What came out of a push can be read, and is recorded."""
         self.answers.publish()
+        for name in self._fed:
+            self._stands.note(name, self._cti_of(name), self._moment)
+        self._fed = set()
         if self._observer is not None:
             self._observer.publish(self.time_type)
 
@@ -257,6 +271,8 @@ class QueryRun:
     def take(self, source: str, admission: Admission) -> list[EventBatch]:
         """Take in what was judged: its valid elements in batches. Nothing at all is one empty batch."""
         batch = self.gates[source].admit(admission)
+        if self.plan.sources[source].arrival is not None:
+            self._arrived = self.gates[source].arrivals(admission, len(batch))
         if len(batch) != len(admission.batch):  # rows were left out
             self._forget_looked()
         return self._cut(batch)
@@ -268,16 +284,51 @@ class QueryRun:
         if self.plan.sources[source].are_rows:
             batches = (part for batch in batches for part in _split_after_ctis(batch))
         paced = {at: flow_of(batch) for at, batch in self.gates[source].paced.take_given().items()}
+        arrived, self._arrived = self._arrived, None
         for batch in batches:
             self._tick_steps()
+            if arrived is not None and isinstance(self._observer, Recorder):
+                self._observer.note_arrivals(vertex, arrived[: len(batch)][batch.kind != CTI])
+                arrived = arrived[len(batch) :]
             with TimesInMessages(self.times.kind):
                 given = next(looked, None) or flow_of(batch)
                 found = self.engine.step({vertex: given, **paced})
             self._collect(found)
             self._warn_without_cti(source, vertex)
+            self._warn_of_meaning(source, batch)
             paced = {}
+        # The others are waited for from the first push on.
+        self._fed |= {source} if self._stands else self.gates.keys()
         self._forget_looked()
         self._follow_streams()
+
+    def _cti_of(self, source: str) -> int:
+        return max(self.gates[source].cti, self._ctis.get(self.plan.source_vertices[source], BEGINNING))
+
+    @property
+    def _knows_ctis(self) -> bool:
+        """Are the CTIs of sources known here? Those of workers are not, nor what was fed before a restore."""
+        return self.work.split is None and not (self.bypasses_gates and self._was_restored)
+
+    def find_blockers(self, query: str) -> list[Blocker]:
+        """The inputs that a query waits for, if that is known."""
+        if not self._knows_ctis:
+            return []
+        return self._blocker_finder().find(self.plan.query_vertices[query])
+
+    def _blocker_finder(self) -> BlockerFinder:
+        progress = {}
+        for name, gate in self.gates.items():
+            cti, may_follow = self._cti_of(name), isinstance(gate, TableGate) and gate.may_follow
+            progress[self.plan.source_vertices[name]] = Progress(
+                cti,
+                self._stands.since(name, cti),
+                gate.held_back_by(),
+                self._followed.get(name, ()) if may_follow else (),
+            )
+            for at, paced in gate.paced.vertices.items():
+                progress[at] = Progress(paced.partitions.cti, None, paced.held_back_by())
+        return BlockerFinder(self.plan, progress)
 
     def _follow_streams(self) -> None:
         """The CTIs of tables that may be read again follow those of the streams they are joined with."""
@@ -349,6 +400,11 @@ class QueryRun:
         if message := warning.check(source, given.events_out, count_held):
             self.engine.warn(vertex, message)
 
+    def _warn_of_meaning(self, source: str, batch: EventBatch) -> None:
+        if self.warns_of_meaning and self._meaning.look(source, batch, is_table=self.gates[source].is_table):
+            for text in self._meaning.take_new(list(self.plan.queries.values())):
+                self.warn(text)
+
     def keep_dropped(self) -> None:
         """Dropped elements are kept for every query until it is read."""
         dropped = {source: gate.take_dropped() for source, gate in self.gates.items()}
@@ -391,7 +447,17 @@ class QueryRun:
                     line.dropped, line.late = dropped_count(paced.counts), late_count(paced.counts)
                     line.state_rows, line.state_bytes = paced.state_rows(), paced.state_bytes()
                     line.partitions, line.held_back_by = paced.progress(), paced.held_back_by()
+        if self._knows_ctis:
+            self._add_blockers(metrics)
         return metrics
+
+    def _add_blockers(self, metrics: Sequence[Metrics]) -> None:
+        """Steps of several inputs, and answers, name the input that they wait for."""
+        finder, answers = self._blocker_finder(), set(self.plan.query_vertices.values())
+        for number in self.engine.running_vertices:
+            line, vertex = metrics[number], self.plan.vertices[number]
+            if vertex.operator is not None and (number in answers or len(vertex.inputs) > 1):
+                line.wait_for(finder.find(number))
 
     def counts(self) -> dict[str, Counter[str]]:
         """Per source and operator, the elements dropped, moved or ignored so far, by reason."""
@@ -429,7 +495,7 @@ class QueryRun:
 
     def restore(self, chunks: Chunks) -> None:
         """Take back a snapshot, and the histories of the answers if it has them; all else has been read."""
-        self._has_begun = True
+        self._has_begun = self._was_restored = True
         self.end_recording("the session was restored from a snapshot")
         self.engine.restore(take_prefix("operators", chunks))
         for source, gate in self.gates.items():

@@ -55,6 +55,8 @@ class DecodedRows:
     batch: EventBatch
     kept: Mask
     dropped: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
+    arrived: Ticks | None = None
+    """When each of the rows arrived, if a column says it."""
 
 
 class Decoder:
@@ -99,7 +101,7 @@ class Decoder:
                 if not 0 <= size < len(rows):
                     raise
                 fault, rows = why, rows.slice(0, size)
-        origin = Origin((file,), first_row)
+        origin = Origin((file,), first_row, arrived=decoded.arrived)
         origin = origin if bool(decoded.kept.all()) else origin.take(decoded.kept)
         known = (decoded.batch, origin, len(rows), layout, layout.kind, placement)
         return Rows(*known, dropped=decoded.dropped, fault=fault)
@@ -118,7 +120,7 @@ class Decoder:
             faults.append((NO_START, no_start & (kind != CTI) & (kind != CLOSE)))
         kept, dropped = self._drop_faulty(faults, read)
         batch = EventBatch(kind, vs, ve, read.times(NEW_VE), count, read.payload(self._payload))
-        return DecodedRows(_normalize(batch).filter(kept), kept, dropped)
+        return DecodedRows(_normalize(batch).filter(kept), kept, dropped, read.arrivals())
 
     def _drop_faulty(
         self, faults: list[tuple[str, Mask]], read: _RowColumns
@@ -223,6 +225,18 @@ class _RowColumns:
                 return starts + 1
             return np.where(starts == FOREVER, starts, starts + (starts != FOREVER))
         return self.times(self.layout.times.ve)
+
+    def arrivals(self) -> Ticks | None:
+        """When each row arrived; BEGINNING where its column is null."""
+        name = self.layout.times.arrival
+        if name is None or (column := self._find_column(name)) is None:
+            return None
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        unit = self.layout.times.unit
+        ticks = self._convert(column, lambda c: ticks_from_column(c, name, unit), name)
+        known: Ticks = ticks.fill_null(BEGINNING).to_numpy()
+        return known
 
     def counts(self) -> tuple[Ticks, Mask]:
         """The counts of external CTIs, and which rows have one."""

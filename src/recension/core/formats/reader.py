@@ -30,7 +30,7 @@ from recension.core.formats.stream_parts import StreamParts, can_read_parts
 from recension.core.formats.versions import NEWEST, Version
 from recension.core.placement import PartitionColumns
 from recension.core.rows import NOWHERE, Rows
-from recension.core.time_kind import TICKS, TimeKind, merge_kinds
+from recension.core.time_kind import AWARE, TICKS, TimeKind, merge_kinds
 from recension.core.validity import Policy
 
 BATCH_SIZE: Final = 1 << 16
@@ -175,19 +175,22 @@ def open_file(
     if envelopes is not None and known.name == "json" and has_envelopes(file.path):
         rows = EnvelopeRows(file.path, envelopes)
     else:
-        rows = known.open_rows(file, times, _declare_places(file, times, declared, places))
+        rows = known.open_rows(file, times, _declare_origins(file, times, declared, places))
     if finds_times and (found := times.found_in(rows.schema.names)) != times:
         return open_file(file, found, declared, places, envelopes)
     return StreamFile(name, rows, layout_of(rows.schema, times, name))
 
 
-def _declare_places(
+def _declare_origins(
     file: StoredFile, times: TimeColumns, declared: pa.Schema | None, places: PartitionColumns | None
 ) -> pa.Schema | None:
-    """The columns to read of a text: what nobody declares of those that place a row is read as it looks."""
+    """The columns to read of a text: those that say where a row comes from are read as they look."""
     known = format_of(file.path)
-    if places is None or declared is None or not known.is_text:
+    named = [*(() if places is None else places.names), *([times.arrival] if times.arrival else [])]
+    if not named or declared is None or not known.is_text:
         return declared
     there = known.open_rows(file, times, None).schema
-    extra = [name for name in places.names if name in there.names and name not in declared.names]
-    return pa.schema([*declared, *(there.field(name) for name in extra if name not in CONTROL)])
+    extra = [name for name in named if name in there.names and name not in declared.names]
+    found = [there.field(name) for name in extra if name not in CONTROL]
+    is_text = {one.name for one in found if one.name == times.arrival and pa.types.is_string(one.type)}
+    return pa.schema([*declared, *(one.with_type(AWARE) if one.name in is_text else one for one in found)])

@@ -63,7 +63,7 @@ class StreamFile:
 
     def columns_to_read(self, payload: pa.Schema) -> pa.Schema:
         """The columns to read: the control columns there are, and the payload."""
-        control = {*CONTROL, self.layout.times.vs, self.layout.times.ve}
+        control = {*CONTROL, self.layout.times.vs, self.layout.times.ve, self.layout.times.arrival}
         fields = [f for f in self.rows.schema if f.name in control]
         there = set(self.rows.schema.names)
         more = (f for f in payload if f.name in there or not self.rows.is_typed)
@@ -183,6 +183,7 @@ def _read_sorted(
 ) -> Iterator[Rows]:
     """The rows of several files together, by their numbers."""
     parts, dropped = list[EventBatch](), list[tuple[str, pa.RecordBatch]]()
+    origins: list[tuple[Origin, int]] = []
     columns: list[tuple[Index, ...]] = []
     for number, file in enumerate(files):
         for rows, made in decode_file(file, decoder, file.columns_to_read(payload), size):
@@ -191,15 +192,17 @@ def _read_sorted(
             kept, (_, row) = kept_rows(made), made.origin.columns(len(made.batch))
             batch, seq = row_numbers(rows, file.name, made.origin.first_row)
             parts.append(made.batch)
+            origins.append((made.origin, len(made.batch)))
             dropped += made.dropped
             columns.append((batch[kept], seq[kept], np.full(len(row), number), row))
     everything = concat(parts)
     batch, seq, number_of, row_of = (np.concatenate(column) for column in zip(*columns, strict=True))
     order, layout = np.lexsort((seq, batch)), files[0].layout
-    names = [file.name for file in files]
+    names, arrived = [file.name for file in files], join_origins(origins).arrived
     for start in range(0, len(order), size):
         at = order[start : start + size]
-        origin = Origin(names, file=number_of[at], row=row_of[at])
+        came = None if arrived is None else arrived[at]
+        origin = Origin(names, file=number_of[at], row=row_of[at], arrived=came)
         yield Rows(everything.take(at), origin, len(at), layout, layout.kind, dropped=dropped)
         dropped = []
 
@@ -277,7 +280,9 @@ def _sort_rows(rows: Rows, numbers: pa.Table) -> Rows:
     at = order.to_numpy().astype(np.int64)
     file, row = rows.origin.columns(len(at))
     placement = None if rows.placement is None else rows.placement.take(at)
-    origin = Origin(rows.origin.names, file=file[at], row=row[at])
+    arrived = rows.origin.arrivals(len(at))
+    came = None if arrived is None else arrived[at]
+    origin = Origin(rows.origin.names, file=file[at], row=row[at], arrived=came)
     return replace(rows, batch=rows.batch.take(at), origin=origin, placement=placement)
 
 
