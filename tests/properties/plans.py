@@ -40,6 +40,39 @@ def _joined(how: str) -> StepKind:
     return StepKind(f"join {how}", build, meaning)
 
 
+def _joined_by_start(how: str, starts: tuple[int, int], closed: str) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        pairs = s.join(t, on="k", how=how, starts=starts, closed=closed)
+        return pairs if how in ("semi", "anti") else pairs.select("k", v=rc.col("v") + rc.col("v_right"))
+
+    def meaning(s: History, t: History) -> History:
+        columns: Any = {"right_columns": ("k", "v"), "left_columns": ("k", "v")}
+        found = denote.interval_join(s, t, starts, closed, "k", None, how, **columns)  # type: ignore[arg-type]
+        return found if how in ("semi", "anti") else _paired(found)
+
+    return StepKind(f"join {how} by start {starts} {closed}", build, meaning, is_immediate=True)
+
+
+def _unless(within: int) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        return rc.unless(s, t, within=within, on="k", where=rc.col("v") != rc.col("v_right"))
+
+    def differs(p: Any) -> bool:
+        return None not in (p["v"], p["v_right"]) and bool(p["v"] != p["v_right"])
+
+    return StepKind(f"unless {within}", build, lambda s, t: denote.unless(s, t, within, "k", differs))
+
+
+_BY_START = [
+    _joined_by_start("inner", (-3, 3), "both"),
+    _joined_by_start("left", (0, 4), "left"),
+    _joined_by_start("full", (-4, 1), "neither"),
+    _joined_by_start("semi", (-5, -1), "both"),
+    _joined_by_start("anti", (-1, 5), "right"),
+    _unless(4),
+]
+
+
 def _aggregate(name: str, speculate: str, agg: Callable[[], Any], meaning: Any, *, grouped: bool) -> StepKind:
     def build(s: Any, t: Any) -> Any:
         if grouped:
@@ -308,6 +341,7 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
 
 STEPS: list[StepKind] = [
     *APPLIED,
+    *_BY_START,
     *MODULES,
     *_READINGS,
     *TIMED,

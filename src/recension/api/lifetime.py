@@ -11,6 +11,13 @@ from recension.core.errors import TimeError
 from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.expressions import IntoExpression, expression
+from recension.plan.interval_join import (
+    Closed,
+    IntervalJoin,
+    range_of_starts,
+    require_lengths,
+    require_no_closed,
+)
 from recension.plan.join import How, Join, full_join
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.lifetimes import Constant, Moments, moments
@@ -169,6 +176,9 @@ class JoinMethods(StreamBase):
         where: IntoExpression | None = None,
         how: How | Literal["full"] = "inner",
         suffix: str = "_right",
+        *,
+        starts: tuple[DurationLike, DurationLike] | None = None,
+        closed: Closed = "both",
     ) -> Self:
         """Join the payloads of matching events and intersect their lifetimes.
 
@@ -186,15 +196,29 @@ class JoinMethods(StreamBase):
             the anti parts of the right events, with nulls and the keys of the right event.
         suffix
             Added to right columns whose names the left stream has too.
+        starts
+            Match by starts instead of by overlap: the least and the greatest distance from the left start to
+            the right one. Negative distances look back. A pair lives for one tick, at the later start; the
+            other kinds keep whole events.
+        closed
+            Which of the two distances are in the range: ``both``, ``left``, ``right`` or ``neither``.
 
         >>> import recension as rc
         >>> jobs = rc.source("jobs", {"host": "string", "cpu": "float64"})
         >>> limits = rc.source("limits", {"host": "string", "cpu": "float64"})
         >>> jobs.join(limits, on="host", where=rc.col("cpu") > rc.col("cpu_right")).schema.names
         ['host', 'cpu', 'cpu_right']
+        >>> print(jobs.join(limits, on="host", how="semi", starts=("-1h", 0)).explain().splitlines()[0])
+        semi join on host, starts -3600000000 to 0 after
         """
         condition = None if where is None else expression(where)
         right, keys = plan_of(other, "join"), key_names(on, "join")
-        if how == "full":
-            return self._then(full_join(self.plan, right, keys, condition, suffix))
-        return self._then(Join(self.plan, right, keys, condition, how, suffix))
+        kind: How = "left" if how == "full" else how
+        if starts is None:
+            require_no_closed(closed)
+            pairs = Join(self.plan, right, keys, condition, kind, suffix)
+        else:
+            low, high = range_of_starts(starts, closed)
+            require_lengths(starts, (self.plan, right), "join", "starts")
+            pairs = IntervalJoin(self.plan, right, keys, condition, kind, suffix, low=low, high=high)
+        return self._then(full_join(pairs) if how == "full" else pairs)

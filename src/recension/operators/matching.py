@@ -34,21 +34,21 @@ SHARE: Final = 0.9
 _LOOKS: Final = 64
 
 
-class TwoSidedOperator(Operator):
-    """An operator of two inputs: the CTIs of both, and its events in ``indexes`` by name."""
+class SidedOperator(Operator):
+    """An operator whose inputs meet: the CTIs of all, and its events in ``indexes`` by name."""
 
     changes_on_cti = False
     shards_share_ctis = True
     is_all_rows = True
 
-    def __init__(self, schema: pa.Schema, sides: tuple[JoinSide, JoinSide], **indexes: IntervalIndex) -> None:
+    def __init__(self, schema: pa.Schema, sides: Sequence[JoinSide], **indexes: IntervalIndex) -> None:
         super().__init__(schema)
         self._sides = sides
         self._indexes = indexes
-        self._cti = [BEGINNING, BEGINNING]
+        self._cti = [BEGINNING] * len(sides)
 
     def note_cti(self, port: int, t: int) -> int:
-        """A CTI of one input; the least of both."""
+        """A CTI of one input; the least of all."""
         self._cti[port] = max(self._cti[port], t)
         return min(self._cti)
 

@@ -17,6 +17,7 @@ _LENGTHS: Final = frozenset(
     [
         *("size", "hop", "gap", "span", "slide", "delta", "duration", "ticks"),
         *("block", "remember", "delay", "interval", "forget"),
+        *("low", "high", "within"),
     ]
 )
 _SECOND: Final = 1_000_000
