@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 from tests.operators.test_semijoin import COLUMNS, CROSSED, differs, is_different, steps
@@ -15,6 +15,8 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.interval_join import interval_join, unless
 from recension.denote.join import How
 from recension.denote.order import History, canonical
+from recension.operators import interval_join as physical
+from recension.operators import starts
 from recension.operators.base import Operator
 from recension.operators.interval_join import Kept, MatchesByStart, PairsByStart
 from recension.operators.matching import LEFT, RIGHT, JoinSide, Predicate
@@ -52,27 +54,38 @@ def held(inputs: Sequence[StreamModel], high: int, on: Sequence[str]) -> int:
     return min(undecided, default=FOREVER) if inputs[RIGHT].cti < FOREVER else FOREVER
 
 
+@pytest.fixture(params=["at once", "in pieces"])
+def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every question were about too much."""
+    if request.param == "in pieces":
+        monkeypatch.setattr(starts, "_MOST_CANDIDATES", 0)
+        monkeypatch.setattr(physical, "_MANY", 0)
+        monkeypatch.setattr(physical, "_FEW", 0)
+
+
+@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("how", HOWS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), ranges(), st.booleans(), st.booleans())
 def test_it_is_the_oracle_after_every_step(
-    how: How, data: DataObject, starts: tuple[int, int], keyed: bool, filtered: bool
+    how: How, data: DataObject, within: tuple[int, int], keyed: bool, filtered: bool
 ) -> None:
     on: tuple[str, ...] = ("k",) if keyed else ()
     where = is_different if filtered else None
 
     def meaning(left: History, right: History) -> History:
-        return interval_join(left, right, starts, "both", on, where, how, right_columns=["k", "v"])
+        return interval_join(left, right, within, "both", on, where, how, right_columns=["k", "v"])
 
-    driver = Driver(lambda: make(how, starts, on, differs if filtered else None), SCHEMA, SCHEMA)
+    driver = Driver(lambda: make(how, within, on, differs if filtered else None), SCHEMA, SCHEMA)
     inputs = (StreamModel(), StreamModel())
     for port, elements in steps(data):
         driver.feed(elements, port)
         for element in elements:
             inputs[port].take(element)
         assert canonical(driver.history()) == canonical(meaning(*(walk.events() for walk in inputs)))
-        hold = FOREVER if how == "inner" else held(inputs, starts[1], on)
+        hold = FOREVER if how == "inner" else held(inputs, within[1], on)
         assert driver.cti == min(*(walk.cti for walk in inputs), max(hold, BEGINNING))
-        assert driver.operator.state_rows() <= most_remembered(inputs, starts)
+        assert driver.operator.state_rows() <= most_remembered(inputs, within)
         if data.draw(st.booleans()):
             driver.restore_twin()
     assert driver.operator.state_rows() == 0
@@ -85,15 +98,18 @@ def most_remembered(inputs: Sequence[StreamModel], starts: tuple[int, int]) -> i
     ours = sum(
         e.vs + high >= right.cti or e.vs + span >= left.cti - 1 or e.ve >= left.cti for e in left.events()
     )
-    return 2 * ours + sum(e.vs - low >= left.cti for e in right.events())
+    theirs = sum(e.vs - low >= left.cti or e.vs - low + high >= right.cti for e in right.events())
+    return 2 * ours + theirs
 
 
+@pytest.mark.usefixtures("pieces")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.integers(1, 8), st.booleans())
 def test_unless_is_the_oracle_after_every_step(data: DataObject, within: int, filtered: bool) -> None:
     where = is_different if filtered else None
-    starts = (1, within - 1)
+    between = (1, within - 1)
     driver = Driver(
-        lambda: make("anti", starts, ("k",), differs if filtered else None, within), SCHEMA, SCHEMA
+        lambda: make("anti", between, ("k",), differs if filtered else None, within), SCHEMA, SCHEMA
     )
     inputs = (StreamModel(), StreamModel())
     for port, elements in steps(data):
@@ -138,10 +154,10 @@ def test_the_end_of_an_unmatched_event_moves_long_after_its_range_is_past() -> N
 def test_at_the_ends_of_time_distances_are_exact() -> None:
     first, last = Insert(A, BEGINNING, BEGINNING + 5), Insert(A, FOREVER - 1, FOREVER)
     for how in HOWS:
-        for starts in ((0, 5), (-5, 5), (-3, 2)):
-            driver = drive(how, starts, (LEFT, first), (RIGHT, last), (LEFT, last), (RIGHT, first))
+        for within in ((0, 5), (-5, 5), (-3, 2)):
+            driver = drive(how, within, (LEFT, first), (RIGHT, last), (LEFT, last), (RIGHT, first))
             events = driver.input_history(LEFT), driver.input_history(RIGHT)
-            expected = interval_join(*events, starts, on="k", how=how, right_columns=["k", "v"])
+            expected = interval_join(*events, within, on="k", how=how, right_columns=["k", "v"])
             assert canonical(driver.history()) == canonical(expected)
             driver.feed([Cti(FOREVER)], LEFT)
             driver.feed([Cti(FOREVER)], RIGHT)

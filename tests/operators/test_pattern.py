@@ -20,7 +20,7 @@ from recension.core.events import Cti, Element, Event, Insert, Payload, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.order import History, canonical
 from recension.lowering import operator_of
-from recension.operators import choices
+from recension.operators import choices, starts
 from recension.operators.base import Operator
 from recension.testing.driver import Driver
 from recension.testing.model import StreamModel
@@ -91,8 +91,8 @@ def test_it_is_the_oracle_after_every_step(
     ports = [names.index(name) for child in node.inputs for name in names if streams[name].plan is child]
     driver = Driver(lambda: operator_of(node), *(child.schema for child in node.inputs))
     inputs = {name: StreamModel() for name in streams}
-    most = choices._MOST_CANDIDATES
-    choices._MOST_CANDIDATES = 1 if in_pieces else most  # type: ignore[misc]
+    most = starts._MOST_CANDIDATES
+    starts._MOST_CANDIDATES = 1 if in_pieces else most  # type: ignore[misc]
     try:
         for at, elements in steps(data, len(names)):
             given_elements = [e if keyed else without_key(e) for e in elements]
@@ -106,7 +106,7 @@ def test_it_is_the_oracle_after_every_step(
             if data.draw(st.booleans()):
                 driver.restore_twin()
     finally:
-        choices._MOST_CANDIDATES = most  # type: ignore[misc]
+        starts._MOST_CANDIDATES = most  # type: ignore[misc]
     assert driver.operator.state_rows() == 0
 
 
@@ -208,4 +208,4 @@ def test_a_hot_key_is_refused_before_its_answers_are_made(monkeypatch: pytest.Mo
     monkeypatch.setattr(choices.Choices, "take", note)
     with pytest.raises(StreamError, match="adds 4,999 answers"):
         feed(operator, 1, vs, payload)
-    assert sum(looked) < 4 * choices._MOST_CANDIDATES
+    assert sum(looked) < 4 * starts._MOST_CANDIDATES

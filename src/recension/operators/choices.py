@@ -14,9 +14,8 @@ search for the parts after the first, so choices that it rules out are not made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
 
 import numpy as np
 
@@ -24,14 +23,8 @@ from recension.core.batch import Index
 from recension.core.records import record
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
-from recension.operators.starts import move
-from recension.operators.state.interval_search import TooManyCandidatesError
+from recension.operators.starts import in_pieces, move
 from recension.operators.state.start_index import StartSearch, StartStore
-
-T = TypeVar("T")
-
-# So many candidates are found at once, or those of one event.
-_MOST_CANDIDATES: Final = 1 << 22
 
 
 @record
@@ -148,17 +141,3 @@ class ChoiceSearch:
         """The events of a part that start from one time and before another: question, position, start."""
         rows, x = self.stores[part].find_overlaps(group, since, before, most)
         return rows, x, self.stores[part].column("vs", x)
-
-
-def in_pieces(size: int, ask: Callable[[Index, int | None], T]) -> Iterator[tuple[Index, T]]:
-    """Answers for all rows, as many at once as do not have too many candidates; for one row all it has."""
-    waiting = [np.arange(size)] if size else []
-    while waiting:
-        rows = waiting.pop()
-        try:
-            answer = ask(rows, _MOST_CANDIDATES if len(rows) > 1 else None)
-        except TooManyCandidatesError:
-            half = len(rows) // 2
-            waiting += [rows[half:], rows[:half]]
-            continue
-        yield rows, answer

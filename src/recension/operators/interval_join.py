@@ -4,8 +4,9 @@ Assumes     each input is a valid physical stream; in a step port 0 comes before
 Guarantees  after every batch the output history is the interval join of the input histories. Pairs alone
             hold no CTI: an output CTI is the least of the input CTIs. Whole left events hold it at the
             least start of one whose range the right CTI has not passed.
-State       the events of each side until no start of the other side can come within their range, or go;
-            of left events also whether they are matched, until their own end is final.
+State       the events of each side until no start of the other side can come within their range, or go,
+            and right ones until no left one can lose another match; of left events also whether they are
+            matched, until their own end is final.
 Cost        O((n + m) log s) for n inputs, m pairs that are shown or decide something, and s events in state.
 Source      DESIGN §12; for the absence of a match CEDR, §3.2 (UNLESS).
 
@@ -44,13 +45,17 @@ from recension.operators.matching import (
     SidedOperator,
     last_final_end,
 )
-from recension.operators.starts import StartRange, move, move_cti, take_changes, with_duration
+from recension.operators.parts import Spans, merge_spans
+from recension.operators.starts import StartRange, in_pieces, move, move_cti, take_changes, with_duration
 from recension.operators.state.interval_index import IntervalIndex
+from recension.operators.state.interval_search import TooManyCandidatesError
 from recension.operators.state.open_starts import OpenStarts
 from recension.operators.state.start_index import StartStore
 
 _MATCHED: Final = np.uint64(0xA5A5_A5A5_5A5A_5A5A)
 """What the group of a left event is mixed with once it has a match."""
+# From so many left events, and so many for each right one, ranges are united before they are looked for.
+_MANY, _FEW = 1 << 14, 8
 
 
 class PairsByStart(SidedOperator):
@@ -263,26 +268,45 @@ class MatchesByStart(SidedOperator):
     def _apply_right(self, arriving: SideChanges) -> list[EventBatch]:
         change, group = arriving.change, arriving.group
         come, gone = np.flatnonzero(change.old == change.vs), np.flatnonzero(change.new == change.vs)
-        freed = self._meet_left(arriving, come, group[come])
-        held = self._meet_left(arriving, gone, group[gone] ^ _MATCHED)
-        output = []
+        output: list[EventBatch] = []
+        freed = self._meet_left(arriving, come, group[come], output)
+        held = self._meet_left(arriving, gone, group[gone] ^ _MATCHED, output)
         if self._kept.pairs:
-            also = self._meet_left(arriving, come, group[come] ^ _MATCHED)
-            output = [pair_changes(arriving, meeting, self._left) for meeting in (freed, also, held)]
+            self._meet_left(arriving, come, group[come] ^ _MATCHED, output)
         self._right.apply(change, group, arriving.payload)
-        asked = distinct(held.x)
         found = self._find_matched(
-            self._left.column("group", asked) ^ _MATCHED,
-            self._left.column("vs", asked),
-            self._left.payload(asked) if self._has_where else arriving.payload,
+            self._left.column("group", held) ^ _MATCHED,
+            self._left.column("vs", held),
+            self._left.payload(held) if self._has_where else arriving.payload,
         )
-        return [*output, *self._change_matched(distinct(freed.x), asked[~found])]
+        return [*output, *self._change_matched(freed, held[~found])]
 
-    def _meet_left(self, arriving: SideChanges, at: Index, group: Hashes) -> Meeting:
-        """The left events of these groups within whose range the changed events start."""
-        within = self._starts.opposite(RIGHT, arriving.change.vs[at])
-        met = self._matching.meet(RIGHT, group, *within, take_rows(arriving.payload, at))
-        return Meeting(at[met.at], met.x, met.joined)
+    def _meet_left(self, arriving: SideChanges, at: Index, group: Hashes, output: list[EventBatch]) -> Index:
+        """The left events in whose range the changed events start; pairs go to the output."""
+        since, before = self._starts.opposite(RIGHT, arriving.change.vs[at])
+        if not (self._kept.pairs or self._has_where):
+            return self._find_left(group, since, before)
+
+        def ask(rows: Index, most: int | None) -> Index:
+            within = group[rows], since[rows], before[rows]
+            met = self._matching.meet(RIGHT, *within, take_rows(arriving.payload, at[rows]), most)
+            if self._kept.pairs:
+                output.append(
+                    pair_changes(arriving, Meeting(at[rows[met.at]], met.x, met.joined), self._left)
+                )
+            return distinct(met.x)
+
+        found = [x for _, x in in_pieces(len(at), ask)]
+        return self._left.in_order(distinct(np.concatenate(found))) if found else np.zeros(0, np.int64)
+
+    def _find_left(self, group: Hashes, since: Ticks, before: Ticks) -> Index:
+        """Left events that start from one time and before another, each once; what overlaps is united."""
+        try:
+            return self._left.find_any(group, since, before, _MANY + _FEW * len(group))
+        except TooManyCandidatesError:
+            groups, owner = np.unique(group, return_inverse=True)
+            spans = merge_spans(Spans(owner, since, before))
+            return self._left.find_any(groups[spans.owner], spans.start, spans.end)
 
     def _change_matched(self, got: Index, lost: Index) -> list[EventBatch]:
         """These left events got their first match, and these lost their last."""
@@ -315,7 +339,9 @@ class MatchesByStart(SidedOperator):
         past = move_cti(right, -self._starts.high)
         final = last_final_end(left)
         self._left.expire(past if self._kept.is_insert_only else min(past, move_cti(final, -self._span)))
-        self._right.expire(move_cti(left, self._starts.low))
+        # A left event whose match goes looks for others, which may all have started before.
+        looking_back = move_cti(right, self._starts.low - self._starts.high)
+        self._right.expire(min(looking_back, move_cti(left, self._starts.low)))
         self._hidden.expire(final)
         undecided = FOREVER if right == FOREVER else self._undecided.first_open(right + 1)
         return self.emit(min(both, undecided))

@@ -163,10 +163,21 @@ class Matching:
         self._live, self._joined, self._where, self._pairs = live, joined, where, pairs
         self._columns = [joined.sources(side).names for side in (LEFT, RIGHT)]
 
-    def meet(self, side: int, group: Hashes, lo: Ticks, hi: Ticks, payload: pa.RecordBatch) -> Meeting:
-        """The events opposite that meet an event of ``side``, alive in ``[lo, hi)``, for each question."""
+    def meet(
+        self,
+        side: int,
+        group: Hashes,
+        lo: Ticks,
+        hi: Ticks,
+        payload: pa.RecordBatch,
+        most: int | None = None,
+    ) -> Meeting:
+        """The events opposite that meet an event of ``side``, alive in ``[lo, hi)``, for each question.
+
+        Raises `TooManyCandidatesError` rather than look at more than ``most``.
+        """
         other = self._live[1 - side]
-        at, x = other.find_overlaps(group, lo, hi)
+        at, x = other.find_overlaps(group, lo, hi, most)
         if not self._pairs and self._where is None:
             return Meeting(at, x, null_payload(0, self._joined.schema))
         asking, met = take_rows(payload.select(self._columns[side]), at), other.payload(x)

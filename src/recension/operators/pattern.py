@@ -26,9 +26,9 @@ from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
 from recension.operators.base import Output
 from recension.operators.changes import changes, identity
-from recension.operators.choices import Choices, ChoiceSearch, choose, in_pieces
+from recension.operators.choices import Choices, ChoiceSearch, choose
 from recension.operators.matching import JoinSide, Predicate, SideChanges, SidedOperator
-from recension.operators.starts import move, move_cti, take_changes, with_duration
+from recension.operators.starts import in_pieces, move, move_cti, take_changes, with_duration
 from recension.operators.state.interval_index import IntervalIndex
 from recension.operators.state.start_index import StartStore
 
@@ -184,9 +184,7 @@ class Pattern(SidedOperator):
         """Sequences end no later than the next absent event after their start: that may have changed."""
         assert self._absent is not None
         change, starts = arriving.change, self._stores[0]
-        x = distinct(
-            starts.find_overlaps(arriving.group, move(change.vs, 1 - self._spec.within), change.vs)[1]
-        )
+        x = starts.find_any(arriving.group, move(change.vs, 1 - self._spec.within), change.vs)
         group, vs = starts.column("group", x), starts.column("vs", x)
         before = move(vs, self._spec.within)
         old = self._absent.find_first(group, vs + 1, before)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -10,6 +12,12 @@ from recension.core.batch import Index, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.changes import NetChanges
 from recension.operators.matching import LEFT, SideChanges
+from recension.operators.state.interval_search import TooManyCandidatesError
+
+T = TypeVar("T")
+
+# So many candidates are found at once, or those of one event.
+_MOST_CANDIDATES: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +66,17 @@ def take_changes(arriving: SideChanges, at: Index) -> SideChanges:
     """Some of the changes."""
     change = replace(arriving.change.take(at), row=np.arange(len(at)))
     return SideChanges(change, arriving.group[at], take_rows(arriving.payload, at))
+
+
+def in_pieces(size: int, ask: Callable[[Index, int | None], T]) -> Iterator[tuple[Index, T]]:
+    """Answers for all rows, as many at once as do not have too many candidates; for one row all it has."""
+    waiting = [np.arange(size)] if size else []
+    while waiting:
+        rows = waiting.pop()
+        try:
+            answer = ask(rows, _MOST_CANDIDATES if len(rows) > 1 else None)
+        except TooManyCandidatesError:
+            half = len(rows) // 2
+            waiting += [rows[half:], rows[:half]]
+            continue
+        yield rows, answer
