@@ -5,11 +5,13 @@ The other random plans run on ticks. Here the ticks 0 to 8 stand for moments som
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.places import PLACES, Place, step_over
+from tests.properties.places import PLACES, Place, as_timestamps, step_over
 from tests.properties.plans import STEPS, Plan
 from tests.properties.step import History
 from tests.properties.test_random_plans import KNOWN, Turns, check_plan, interleavings
@@ -35,11 +37,14 @@ OTHER_NAMES = {
 OTHERS = [step for step in STEPS if step.name in OTHER_NAMES]
 
 
+@dataclass(frozen=True)
 class PlanOfTimes(Plan):
-    """A plan whose meaning is told in ticks."""
+    """A plan over times of a place: what it means is computed in ticks."""
+
+    place: Place
 
     def meaning(self, s: History, t: History) -> History:
-        return super().meaning(in_ticks(s), in_ticks(t))
+        return as_timestamps(super().meaning(in_ticks(s), in_ticks(t)), self.place.clock.tz)
 
 
 def in_ticks(history: History) -> History:
@@ -60,4 +65,6 @@ def test_random_plans(place: Place, data: st.DataObject) -> None:
     own = step_over(place, agg, speculate, grouped=data.draw(st.booleans()))
     before, after = (data.draw(st.lists(st.sampled_from(OTHERS), max_size=1)) for _ in range(2))
     turns = moved(place, data.draw(interleavings(known)))
-    check_plan(PlanOfTimes((*before, own, *after)), known, turns, data.draw(st.integers(0, len(turns))))
+    check_plan(
+        PlanOfTimes((*before, own, *after), place), known, turns, data.draw(st.integers(0, len(turns)))
+    )

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from recension.core.errors import SchemaError, TimeError
-from recension.core.ticks import FOREVER, describe_duration, duration
-from recension.core.time_kind import merge_kinds
+from recension.core.ticks import FOREVER, Length, describe_duration, duration
+from recension.core.time_kind import TICKS, merge_kinds
 from recension.plan.join import How, Join
 from recension.plan.node import Node
 from recension.plan.properties import Properties
@@ -109,13 +109,11 @@ def require_starts(inputs: tuple[Node, ...], verb: str) -> None:
 
 def require_lengths(lengths: tuple[Any, ...], inputs: tuple[Node, ...], verb: str, what: str) -> None:
     """Refuse lengths in seconds where the owner of a stream has said that its times are ticks."""
-    words = next((given for given in lengths if not isinstance(given, int)), None)
-    if words is None:
-        return
-    for node in inputs:
-        kind = declared_kind(node)
-        if kind is not None and pa.types.is_integer(kind):
-            raise TimeError(f"{verb}: {what}={words!r} is a length of time, but the streams' times are ticks")
+    words = next((given for given in lengths if isinstance(duration(given), Length)), None)
+    if words is not None and TICKS in map(declared_kind, inputs):
+        raise TimeError(
+            f"{verb}: {what}={words!r} is a length of time, but the streams' times are ticks; write ticks"
+        )
 
 
 def require_no_closed(closed: str) -> None:
@@ -143,6 +141,7 @@ def range_of_starts(starts: Any, closed: str) -> tuple[int, int]:
         raise TimeError(f"join(starts=...): {why}") from None
     if low > high:
         raise TimeError(f"join: starts={tuple(starts)} is reversed; write the least distance first")
+    kind = Length if isinstance(low, Length) or isinstance(high, Length) else int
     low, high = low + (closed in ("right", "neither")), high - (closed in ("left", "neither"))
     # So that neither bound, nor the tick after it, leaves int64.
-    return max(low, 1 - FOREVER), min(max(high, 1 - FOREVER), FOREVER - 1)
+    return kind(max(low, 1 - FOREVER)), kind(min(max(high, 1 - FOREVER), FOREVER - 1))
