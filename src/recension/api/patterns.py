@@ -138,7 +138,6 @@ def _pattern(
             _require_within(within, streams, form),
             form,
             len(parts) if size is None else size,
-            absent is not None,
             None if where is None else expression(where),
             *limit,
         )

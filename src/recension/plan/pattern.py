@@ -25,8 +25,8 @@ Form: TypeAlias = Literal["sequence", "all_of", "at_least"]
 class Pattern(ManyInputsNode, TimedNode):
     """Choices of one event of each of ``size`` parts, all starts different and less than ``within`` apart.
 
-    In a sequence they come in the order of the parts. If it ``has_absent``, no event of the last stream
-    starts between the first and the last of them.
+    In a sequence they come in the order of the parts. If there is one stream more than parts, none of its
+    events starts between the first and the last of them.
     """
 
     streams: tuple[Node, ...]
@@ -35,7 +35,6 @@ class Pattern(ManyInputsNode, TimedNode):
     within: int
     form: Form
     size: int
-    has_absent: bool = False
     where: Expression | None = None
     most: int | None = None
     on_limit: OnLimit = "raise"
@@ -68,6 +67,11 @@ class Pattern(ManyInputsNode, TimedNode):
     def parts(self) -> tuple[Node, ...]:
         """The streams that answers are made of."""
         return self.streams[: len(self.names)]
+
+    @property
+    def has_absent(self) -> bool:
+        """Is there a stream of which no event may lie between?"""
+        return len(self.streams) > len(self.names)
 
     @property
     def in_order(self) -> bool:
@@ -116,6 +120,8 @@ class Pattern(ManyInputsNode, TimedNode):
             raise SchemaError(
                 f"{self.form}: n is from 1 to the number of parts, {len(self.names)}, not {self.size!r}"
             )
+        if len(self.streams) - len(self.names) not in (0, self.in_order):
+            raise SchemaError(f"{self.form}: {len(self.names)} names for {len(self.streams)} streams")
         if self.most is not None and (not isinstance(self.most, int) or self.most < 1):
             raise SchemaError(f"{self.form}: most is how many answers one event may add, not {self.most!r}")
         if self.on_limit not in get_args(OnLimit):
