@@ -56,6 +56,8 @@ def meaning(node: Node, inputs: Inputs) -> denote.History:
             return timed(below[0], node)
         case nodes.Clip(on=on):
             return denote.clip(below[0], below[1], on)
+        case nodes.Pattern():
+            return patterned(below, node)
         case nodes.Unless(within=within):
             where = row_function(node.where, node.pair_schema) if node.where else None
             return denote.unless(below[0], below[1], within, node.on, where, node.suffix)
@@ -119,6 +121,16 @@ def timed(history: denote.History, node: nodes.TimedSpan) -> denote.History:
 def joined(left: denote.History, right: denote.History, node: nodes.Join) -> denote.History:
     where = row_function(node.where, node.pair_schema) if node.where else None
     return denote.join(left, right, node.on, where, node.how, node.suffix, node.right.schema.names)
+
+
+def patterned(below: list[denote.History], node: nodes.Pattern) -> denote.History:
+    where = row_function(node.where, node.schema) if node.where else None
+    parts = dict(zip(node.names, below, strict=False))
+    if node.form == "sequence":
+        absent = below[-1] if node.has_absent else []
+        return denote.sequence(parts, node.within, node.on, absent, where)
+    columns = {name: part.schema.names for name, part in zip(node.names, node.parts, strict=True)}
+    return denote.at_least(node.size, parts, node.within, node.on, where, columns)
 
 
 def joined_by_start(left: denote.History, right: denote.History, node: nodes.IntervalJoin) -> denote.History:

@@ -63,7 +63,35 @@ def _unless(within: int) -> StepKind:
     return StepKind(f"unless {within}", build, lambda s, t: denote.unless(s, t, within, "k", differs))
 
 
+def _pattern(form: str, build: Callable[[Any, Any], Any], meaning: Any) -> StepKind:
+    """Of two parts, whose values are added; null where one is not in the answer."""
+    value = rc.col("a_v") + rc.col("b_v")
+
+    def means(s: History, t: History) -> History:
+        return denote.select(meaning(s, t), "k", v=lambda p: plus(p["a_v"], p["b_v"]))
+
+    return StepKind(form, lambda s, t: build(s, t).select("k", v=value), means)
+
+
+_COLUMNS = {"a": ("k", "v"), "b": ("k", "v")}
 _BY_START = [
+    _pattern(
+        "sequence",
+        lambda s, t: rc.sequence({"a": s, "b": t}, within=5, on="k", absent=t.where(rc.col("v") > 1)),
+        lambda s, t: denote.sequence(
+            {"a": s, "b": t}, 5, "k", denote.where(t, lambda p: p["v"] is not None and p["v"] > 1)
+        ),
+    ),
+    _pattern(
+        "all of one stream",
+        lambda s, t: rc.all_of({"a": s, "b": s}, within=4, on="k"),
+        lambda s, t: denote.all_of({"a": s, "b": s}, 4, "k"),
+    ),
+    _pattern(
+        "at least one",
+        lambda s, t: rc.at_least(1, {"a": s, "b": t}, within=3, on="k"),
+        lambda s, t: denote.at_least(1, {"a": s, "b": t}, 3, "k", columns=_COLUMNS),
+    ),
     _joined_by_start("inner", (-3, 3), "both"),
     _joined_by_start("left", (0, 4), "left"),
     _joined_by_start("full", (-4, 1), "neither"),
