@@ -20,11 +20,13 @@ table = rc.table("table", SCHEMA)
 
 
 def sequence(parts: Any = None, **changed: Any) -> Any:
-    return rc.sequence({"a": a, "b": b} if parts is None else parts, **{"within": 5, "on": "k"} | changed)
+    given: dict[str, Any] = {"within": 5, "on": "k"} | changed
+    return rc.sequence({"a": a, "b": b} if parts is None else parts, **given)
 
 
 def unless(one: Any = a, two: Any = b, **changed: Any) -> Any:
-    return rc.unless(one, two, **{"within": 5, "on": "k"} | changed)
+    given: dict[str, Any] = {"within": 5, "on": "k"} | changed
+    return rc.unless(one, two, **given)
 
 
 def join(starts: Any, **how: Any) -> Any:
