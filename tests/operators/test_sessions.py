@@ -158,8 +158,11 @@ def _rows(kind: str, table: pa.Table, at: Any, vs: Any, ve: Any, new: Any) -> pa
     return pa.table(times | {name: table[name].take(pa.array(at)) for name in table.column_names})
 
 
+@pytest.mark.parametrize("long", [True])
 @pytest.mark.parametrize("distance", [3, 4])
-def test_a_session_that_begins_just_within_the_gap_is_found_wherever_it_is_kept(distance: int) -> None:
+def test_a_session_that_begins_just_within_the_gap_is_found_wherever_it_is_kept(
+    distance: int, long: bool
+) -> None:
     """Of many sessions, each in turn is met from before: one of them is the first of a block."""
     starts = range(0, 600, 20)
     source = rc.source("s", {"v": "int64"})

@@ -100,7 +100,7 @@ class Failing:
 def test_a_task_that_dies_between_writing_and_commit(
     spark: Any, tmp_path: Path, by_tasks: None, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Spark tries it again: the same files are written again, in the place of those of the first attempt."""
+    """Spark tries it again: what counts is written once, what the first attempt left is cleared away."""
     # Not importable in the workers, so that it is sent to them.
     names: dict[str, Any] = {}
     exec(FAILING, names)
@@ -110,6 +110,14 @@ def test_a_task_that_dies_between_writing_and_commit(
     put(tmp_path / "in", batches)
     write(spark, tmp_path)
     assert_written(tmp_path, prefixes(batches)[-1])
+    manifest = current_manifest(tmp_path / "table")
+    assert manifest is not None
+    there = {file.name for file in (tmp_path / "table" / FOLDER).glob("*.parquet")}
+    assert there - manifest.all_files()
+    monkeypatch.undo()
+    more = revised(3, 3)
+    put(tmp_path / "in", [more[0].slice(0, 0)], 3)
+    write(spark, tmp_path)
     manifest = current_manifest(tmp_path / "table")
     assert manifest is not None
     there = {file.name for file in (tmp_path / "table" / FOLDER).glob("*.parquet")}

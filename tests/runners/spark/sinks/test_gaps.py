@@ -12,7 +12,7 @@ from tests.runners.spark.sinks.test_known import SINKS, filled
 
 from recension.cli import main
 from recension.core.batch import empty
-from recension.core.errors import FormatError, RecensionError
+from recension.core.errors import FormatError
 from recension.core.formats.changelog import part_path
 from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
 from recension.runners.spark.sinks.changelog import Changelog

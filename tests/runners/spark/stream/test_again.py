@@ -122,11 +122,8 @@ class Twice:
 
 
 def _without_seconds(stored: Any) -> Any:
-    """Without how long steps took, and the digest of a manifest that has it."""
     if isinstance(stored, dict):
-        return {
-            name: _without_seconds(value) for name, value in stored.items() if name not in ("seconds", "sum")
-        }
+        return {name: _without_seconds(value) for name, value in stored.items() if name != "seconds"}
     return [_without_seconds(value) for value in stored] if isinstance(stored, list) else stored
 
 
