@@ -99,7 +99,7 @@ def feed(operator: Operator, port: int, elements: list[Element]) -> list[str]:
     batch = from_elements([e for e in elements if not isinstance(e, Cti)], SCHEMA)
     out = list(map(str, operator.on_batch(port, batch).to_elements()))
     ctis = [element.t for element in elements if isinstance(element, Cti)]
-    return out + [str(operator.on_cti(port, t).cti) for t in ctis]
+    return sorted(out) + [str(operator.on_cti(port, t).cti) for t in ctis]
 
 
 @pytest.mark.parametrize("name", QUERIES)

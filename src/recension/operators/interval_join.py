@@ -297,7 +297,7 @@ class MatchesByStart(SidedOperator):
             return distinct(met.x)
 
         found = [x for _, x in in_pieces(len(at), ask)]
-        return self._left.in_order(distinct(np.concatenate(found))) if found else np.zeros(0, np.int64)
+        return distinct(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     def _find_left(self, group: Hashes, since: Ticks, before: Ticks) -> Index:
         """Left events that start from one time and before another, each once; what overlaps is united."""

@@ -7,14 +7,13 @@ from typing import Final
 import numpy as np
 
 from recension.core.batch import Index
-from recension.core.netting import distinct, expand, order_of
+from recension.core.netting import distinct, expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import IntervalIndex
 
 _FIRST_LOOK: Final = 4
-_MOST_BITS: Final = 62
 
 
 class StartSearch(IntervalIndex):
@@ -73,30 +72,8 @@ class StartIndex(StartSearch):
 
 
 class StartStore(EventStore, StartSearch):
-    """Events with their payloads, by their starts: whatever their ends, each is kept for one tick.
-
-    Answers are in order of the events' rows: where they stand depends on when the index was loaded.
-    """
-
-    def find_overlaps(
-        self, group: Hashes, lo: Ticks, hi: Ticks, most: int | None = None
-    ) -> tuple[Index, Index]:
-        question, at = super().find_overlaps(group, lo, hi, most)
-        if not bool((question[1:] == question[:-1]).any()):
-            return question, at
-        row = self.rows.take(at)
-        first, last = int(row.min()), int(row.max())
-        if (last - first + 1).bit_length() + len(group).bit_length() > _MOST_BITS:
-            order = np.lexsort((row, question))
-        else:
-            order = order_of(question * (last - first + 1) + (row - first))
-        return question.take(order), at.take(order)
+    """Events with their payloads, by their starts: whatever their ends, each is kept for one tick."""
 
     def find_any(self, group: Hashes, lo: Ticks, hi: Ticks, most: int | None = None) -> Index:
         """All events that are an answer to some question, each once."""
-        at = distinct(super().find_overlaps(group, lo, hi, most)[1])
-        return self.in_order(at)
-
-    def in_order(self, at: Index) -> Index:
-        """Events in order of their rows."""
-        return at.take(order_of(self.rows.take(at)))
+        return distinct(self.find_overlaps(group, lo, hi, most)[1])
