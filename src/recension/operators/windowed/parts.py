@@ -103,7 +103,7 @@ def read_changes(batch: EventBatch) -> PointChanges:
 def _lanes_as_rows(size: int, group: Index, changes: PointChanges) -> tuple[Index, PointChanges]:
     """Only the first lane of so many pairs: what others have comes in rows that change nothing else."""
     rows, parts = [np.arange(len(group))], [replace(changes, pairs=changes.pairs[:size])]
-    for start in range(size, len(changes.pairs), size):
+    for start in range(size, len(changes.pairs), max(size, 1)):  # counts alone have no pairs
         lane = changes.pairs[start : start + size]
         at = np.flatnonzero(np.logical_or.reduce([part != 0.0 for pair in lane for part in pair]))
         none = np.zeros(len(at), np.int64)
