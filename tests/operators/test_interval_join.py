@@ -15,11 +15,11 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.interval_join import interval_join, unless
 from recension.denote.join import How
 from recension.denote.order import History, canonical
-from recension.operators import interval_join as physical
-from recension.operators import starts
+from recension.operators import start_matches, starts
 from recension.operators.base import Operator
-from recension.operators.interval_join import Kept, MatchesByStart, PairsByStart
+from recension.operators.interval_join import PairsByStart
 from recension.operators.matching import LEFT, RIGHT, JoinSide, Predicate
+from recension.operators.start_matches import Kept, MatchesByStart
 from recension.operators.starts import StartRange
 from recension.testing.driver import Driver
 from recension.testing.model import StreamModel
@@ -59,8 +59,8 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """As if every question were about too much."""
     if request.param == "in pieces":
         monkeypatch.setattr(starts, "_MOST_CANDIDATES", 0)
-        monkeypatch.setattr(physical, "_MANY", 0)
-        monkeypatch.setattr(physical, "_FEW", 0)
+        monkeypatch.setattr(start_matches, "_MANY", 0)
+        monkeypatch.setattr(start_matches, "_FEW", 0)
 
 
 @pytest.mark.usefixtures("pieces")

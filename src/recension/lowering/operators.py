@@ -26,7 +26,7 @@ from recension.operators.edges import Edges
 from recension.operators.finalize import Finalize
 from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
-from recension.operators.interval_join import Kept, MatchesByStart, PairsByStart
+from recension.operators.interval_join import PairsByStart
 from recension.operators.join import Join
 from recension.operators.keyed import RowColumns
 from recension.operators.left_join import LeftJoin
@@ -38,6 +38,7 @@ from recension.operators.pipeline import Pipeline, PipelineStage
 from recension.operators.restate_by_key import RestateByKey
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.span import Span, StartSpan
+from recension.operators.start_matches import Kept, MatchesByStart
 from recension.operators.starts import StartRange
 from recension.operators.timed_span import TimedSpan
 from recension.operators.union import Union
