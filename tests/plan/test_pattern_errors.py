@@ -104,6 +104,17 @@ def test_lengths_in_ticks_go_with_every_kind_of_time(kind: rc.Stream) -> None:
     assert unless(kind, kind, within=5).schema.names == ["k", "v"]
 
 
+def test_what_a_condition_says_of_one_part_is_asked_before() -> None:
+    """Of the keys too, and then also of what is absent; a pattern that drops by what is there asks later."""
+    condition = (col("a_v") > 1) & (col("k") != "x") & (col("a_v") < col("b_v"))
+    found = sequence(where=condition, absent=a.select("k")).explain()
+    assert "within 5, none of another stream between where a_v < b_v" in found
+    assert found.count("k != 'x'") == 3
+    assert found.count("v > 1") == 1
+    late = sequence(where=condition, on_limit="drop").explain()
+    assert "where a_v > 1 & k != 'x' & a_v < b_v" in late.splitlines()[0].replace("(", "").replace(")", "")
+
+
 def test_explain_speaks_of_the_pattern() -> None:
     def first_line(stream: rc.Stream) -> str:
         return stream.explain().splitlines()[0]
