@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Measurement, Suite
 from benchmarks.streams import disordered_and_revised
 from recension.core.batch import EventBatch
-from recension.core.formats import open_stream, write_stream
+from recension.core.formats import write_stream
+from recension.gate.files import open_stream
 
 _MILLION = 1_000_000
 _SUFFIXES = {"Parquet": "parquet", "Arrow": "arrow", "CSV": "csv", "JSON Lines": "jsonl"}

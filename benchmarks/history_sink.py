@@ -31,10 +31,10 @@ from benchmarks.harness import Measurement, Suite
 from benchmarks.streams import disordered_and_revised
 from recension.core.batch import EventBatch, concat
 from recension.core.difference import difference
-from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream
 from recension.runners.spark.sinks import writing
 from recension.runners.spark.sinks.files import write_parquet
 from recension.runners.spark.sinks.history_table import HistoryTable

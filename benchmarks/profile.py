@@ -37,9 +37,9 @@ _LIBRARY = str(Path(recension.__file__).parent) + "/"
 # The first that a file's name begins with is its stage; in the order in which an event meets them.
 STAGES = {
     "core/formats": "reading and writing files",
-    "runners/table_intake": "rows into events",
-    "core/frames": "rows into events",
-    "runners": "sessions: intake, engine, output",
+    "gate": "the gate: rows into valid events",
+    "core/frames": "the gate: rows into valid events",
+    "runners": "sessions: engine, output",
     "core/validity": "checks of what comes in",
     "core/late_elements": "checks of what comes in",
     "plan": "expressions",

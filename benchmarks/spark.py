@@ -32,8 +32,8 @@ from rich.table import Table
 import recension as rc
 from benchmarks.harness import Result
 from benchmarks.spark_workloads import HOP, OURS, OWN, SIZE, our_w1, write_input, write_w1
-from recension.core.formats import open_stream
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream
 from recension.runners.spark.session import ROCKSDB
 from recension.runners.spark.stream.metrics import pipeline_metrics
 

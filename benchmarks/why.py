@@ -74,7 +74,7 @@ def _write(size: int, directory: Path) -> None:
 
 
 def _open(path: Path) -> Any:
-    from recension.core.formats import open_stream
+    from recension.gate.files import open_stream
 
     return open_stream(path, schema=SCHEMA)
 

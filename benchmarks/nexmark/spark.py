@@ -23,8 +23,8 @@ from benchmarks.nexmark import judge
 from benchmarks.nexmark.generator import SECOND, STAMP, Settings, write
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.spark import QUIET
-from recension.core.formats import open_stream
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream
 
 FILES, _TURNS = 10, 3
 TABLES = ("side",)

@@ -491,6 +491,6 @@ def test_an_interruption(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("recension.core.formats.decode.Decoder.decode", interrupted)
+    monkeypatch.setattr("recension.core.formats.decode.Decoder.judge", interrupted)
     assert main(["history", str(jsonl(INSERT)(tmp_path))]) == 130
     assert capfd.readouterr() == ("", "")

@@ -39,8 +39,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def works(*_: Any, **__: Any) -> None:
         raise AssertionError("something runs")
 
-    monkeypatch.setattr("recension.core.formats.reader.StreamReader.__iter__", works)
-    monkeypatch.setattr("recension.runners.local.Session.feed", works)
+    monkeypatch.setattr("recension.core.formats.reader.StreamFiles.rows", works)
+    monkeypatch.setattr("recension.runners.local.Session.push", works)
     monkeypatch.setattr("recension.runners.spark.session.session", works)
     return tmp_path
 

@@ -12,10 +12,10 @@ import pytest
 from recension.cli import main
 from recension.core.classes import classify
 from recension.core.difference import equivalent
-from recension.core.formats import open_stream
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import FOREVER
+from recension.gate.files import open_stream
 
 
 class Terminal:

@@ -10,8 +10,9 @@ import pytest
 from recension.cli import main
 from recension.core.batch import from_elements
 from recension.core.events import Cti, Element, Event, Insert, Retract
-from recension.core.formats import read_history, write_stream
+from recension.core.formats import write_stream
 from recension.core.ticks import FOREVER
+from recension.gate.files import read_history
 
 SCHEMA = pa.schema([("p", pa.string()), ("n", pa.int64())])
 # LMerge, Table I, stream 2.

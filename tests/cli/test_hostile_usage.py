@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recension.cli import main
-from recension.core.formats import read_history
+from recension.gate.files import read_history
 
 GOOD = 'import recension as rc\nquery = rc.source("s", {"value": "int64", "text": "string"})\n'
 

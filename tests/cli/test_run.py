@@ -12,7 +12,7 @@ import pytest
 
 import recension
 from recension.cli import main
-from recension.core.formats import open_stream, read_history
+from recension.gate.files import open_stream, read_history
 
 QUERY = """
 import recension as rc

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recension.cli import main
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 
 QUERY = """
 import recension as rc

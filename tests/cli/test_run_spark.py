@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from recension.cli import main
-from recension.core.formats import open_stream, read_history
+from recension.gate.files import open_stream, read_history
 from recension.runners.spark.job import Job
 
 QUERY = """

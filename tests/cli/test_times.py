@@ -13,7 +13,7 @@ import pytest
 
 from recension.cli import main
 from recension.cli.show import show_history
-from recension.core.formats import read_history
+from recension.gate.files import read_history
 
 QUERY = """
 import recension as rc

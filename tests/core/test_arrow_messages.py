@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from recension.core.errors import FormatError
-from recension.core.formats import arrow_ipc, open_stream
+from recension.core.formats import arrow_ipc
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream
 
 _BATCH = pa.record_batch({"_vs": [0, 2**32 - 1], "x": ["a", "b"]})
 _FORMS = [pa.ipc.new_stream, pa.ipc.new_file]

@@ -12,7 +12,7 @@ import pytest
 
 from recension.core.batch import concat
 from recension.core.errors import FormatError, StreamError
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 
 
 def part(path: Path, **columns: object) -> Path:

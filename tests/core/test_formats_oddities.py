@@ -11,9 +11,10 @@ import pytest
 from recension.core.classes import classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError
-from recension.core.formats import csv_files, open_stream
+from recension.core.formats import csv_files
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream
 
 
 def _history(path: Path) -> History:

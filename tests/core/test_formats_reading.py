@@ -15,9 +15,10 @@ import pytest
 from recension.core.batch import EventBatch, concat, from_elements, inserts
 from recension.core.errors import FormatError, RecensionError, StreamError
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract
-from recension.core.formats import open_stream, read_history, write_stream
+from recension.core.formats import write_stream
 from recension.core.ticks import BEGINNING, FOREVER, instant
 from recension.core.validity import LATE, STALE_CTI, UNKNOWN
+from recension.gate.files import open_stream, read_history
 
 
 def lines(path: Path, *rows: object) -> Path:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from recension.core.batch import EventBatch, concat, from_elements
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
-from recension.core.formats import open_stream, read_history, write_history, write_stream
+from recension.core.formats import write_history, write_stream
 from recension.core.history import History
 from recension.core.rowhash import rows_equal
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.gate.files import open_stream, read_history
 
 TEXT = ["csv", "jsonl"]
 TYPED = ["parquet", "arrow", "arrows"]

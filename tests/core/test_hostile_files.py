@@ -17,12 +17,13 @@ import pytest
 from recension.core.classes import classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError
-from recension.core.formats import open_stream, read_history, write_history
+from recension.core.formats import write_history
 from recension.core.formats.files import validate_batch
 from recension.core.formats.json_blocks import DEEPEST, MOST_CELLS, Block
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.values import values_of
+from recension.gate.files import open_stream, read_history
 
 
 def _history(path: Path) -> History:

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from recension.core.errors import FormatError
-from recension.core.formats import open_stream
 from recension.core.formats.changelog import FORMAT as CHANGELOG
 from recension.core.formats.changelog import MARK
 from recension.core.formats.files import is_plain_name, seal_of, to_sealed_json
 from recension.core.formats.manifest import DELETIONS, FOLDER, FORMAT, manifest_path
+from recension.gate.files import open_stream
 
 _SEALS = ("schema_seal", "files__seal", "deletions__seal")
 _EVENTS = pa.table({"_vs": [1, 2], "_ve": pa.array([5, None], pa.int64()), "x": ["a", "b"]})

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from recension.core.errors import FormatError, StreamError
-from recension.core.formats import csv_files, json_lines, open_stream
+from recension.core.formats import csv_files, json_lines
 from recension.core.formats.text import guess_type
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream
 
 _LONG = 2**53 + 1
 _STREAM = "_kind,_vs,_ve,_new_ve,x\ninsert,1,9,,{}\nretract,1,9,1,{}\ninsert,2,9,,0.5\n"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from recension.core.errors import FormatError
-from recension.core.formats import open_stream
 from recension.core.formats.changelog import MARK
 from recension.core.formats.listing import SPARK_LOG
 from recension.core.formats.manifest import FOLDER
+from recension.gate.files import open_stream
 
 _ODD: dict[str, tuple[Callable[[Path], None], str]] = {
     "pipe": (os.mkfifo, "not a regular file"),

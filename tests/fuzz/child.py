@@ -16,9 +16,10 @@ from recension.cli.root import BAD_INPUT
 from recension.cli.streams import check, diff, history
 from recension.core.difference import difference
 from recension.core.errors import RecensionError
-from recension.core.formats import open_stream, read_history, write_history
+from recension.core.formats import write_history
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream, read_history
 
 
 def read(path: Path) -> str:

@@ -11,9 +11,10 @@ import pytest
 
 import recension as rc
 from recension.cli import main
+from recension.cli.inputs import with_policy
 from recension.core.errors import RecensionError
-from recension.core.formats import open_stream
 from recension.core.formats.parquet import ParquetRows
+from recension.gate.files import open_stream
 from recension.lineage import Why, explain_answer
 from recension.lineage.inputs import FileInput, read_inputs
 
@@ -107,8 +108,8 @@ def test_what_opens_and_closes_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["drop", "adjust"])
 def test_where_elements_may_be_dropped_all_are_read(tmp_path: Path, policy: Any) -> None:
     path = write(tmp_path / "day", day())
-    reader = open_stream(path, schema=SCHEMA, on_violation=policy)
-    (found,) = read_inputs(COUNTS.plan, {"leases": reader}, small=0).values()
+    plan = with_policy(COUNTS.plan, policy)
+    (found,) = read_inputs(plan, {"leases": open_stream(path, schema=SCHEMA)}, small=0).values()
     assert not isinstance(found, FileInput)
 
 

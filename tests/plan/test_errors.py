@@ -150,7 +150,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.agg(x=rc.sum("bytes") / col("bytes")),
         SchemaError,
-        "agg: sum(bytes) / bytes reads bytes outside of an aggregate, where only keys of group_by have one "
+        "agg: sum(bytes) / bytes reads bytes outside of an aggregate, where only keys of groups have one "
         "value; take rc.first('bytes'), rc.max('bytes'), ...",
     ),
     (
@@ -171,8 +171,8 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.agg(n=rc.count()).select("n").having(rc.sum("bytes") > 3),
         SchemaError,
-        "having(sum(bytes) > 3): sum(bytes) is an aggregate of the events of agg(...), which is not the step "
-        "before; write having(...) right after it, or where(...) of its columns",
+        "having(sum(bytes) > 3): sum(bytes) is an aggregate of events, and the step before has no "
+        "aggregates; write having(...) right after agg(...), or where(...) of its columns",
     ),
     (lambda: leases.having(), SchemaError, "having: give a condition, such as rc.count() > 1"),
     (
@@ -282,7 +282,30 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: leases.join(sites, on="site", how="outer"),  # type: ignore[arg-type]
         SchemaError,
-        "join: how is 'inner', 'left', 'full', 'semi' or 'anti', not 'outer'",
+        "join: how is 'inner', 'left', 'full', 'semi', 'anti' or 'cross', not 'outer'",
+    ),
+    (
+        lambda: leases.join(sites),
+        rc.SchemaError,
+        "join: nothing says which events match: give on=, the key columns, or where=; or how='cross' for "
+        "every pair",
+    ),
+    (
+        lambda: leases.join(sites, how="anti"),
+        rc.SchemaError,
+        "join: nothing says which events match: give on=, the key columns, or where=; or where=rc.lit(True) "
+        "if any event matches",
+    ),
+    (
+        lambda: leases.group_by("site").apply(lambda g: g.join(sites)),
+        rc.SchemaError,
+        "join: nothing says which events match: give on=, the key columns, or where=; or how='cross' for "
+        "every pair",
+    ),
+    (
+        lambda: leases.join(sites, on="site", how="cross"),
+        rc.SchemaError,
+        "join(how='cross'): every pair matches, so on= cannot choose: leave out how='cross'",
     ),
     (
         lambda: leases.join(sites, on="site", suffix=""),

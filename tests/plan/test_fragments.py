@@ -100,7 +100,7 @@ COUNTING = rc.source("c", {"site": "string"}, external_ctis=True)
         (A.align(rc.wall_clock("5s")), "notes by one clock how far all rows have got"),
         (A.advance_time(by=B), "takes the ctis of another stream between its own rows"),
         (A.agg(n=rc.count()), "has no key"),
-        (A.join(B.rename({"site": "s"})), "has no key"),
+        (A.join(B.rename({"site": "s"}), how="cross"), "has no key"),
     ],
 )
 def test_what_is_in_one_shard_says_why(query: rc.Stream, why: str) -> None:

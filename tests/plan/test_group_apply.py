@@ -67,7 +67,7 @@ def test_a_column_named_like_a_travelling_key() -> None:
 
 def test_the_stream_itself_from_outside_is_the_same_for_every_group() -> None:
     total = source.agg(total=rc.sum("v"))
-    query = source.group_by("k").apply(lambda g: g.select("v").join(total))
+    query = source.group_by("k").apply(lambda g: g.select("v").join(total, how="cross"))
     expected = [
         Event({"k": "a", "v": 1, "total": 1}, 0, 3),
         Event({"k": "a", "v": 1, "total": 3}, 3, 6),
@@ -149,7 +149,9 @@ def test_any_method_may_be_used_on_a_group(name: str) -> None:
         (lambda g: source.advance_time(by=g), "would show source s"),
         (lambda g: source.cleanse(), "the result, cleanse, does not come from the group"),
         (
-            lambda g: source.group_by("v").apply(lambda h: h.finalize(2).join(g.select("v")).finalize()),
+            lambda g: source.group_by("v").apply(
+                lambda h: h.finalize(2).join(g.select("v"), how="cross").finalize()
+            ),
             "not part of the group, in every group",
         ),
     ],

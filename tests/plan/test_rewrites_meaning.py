@@ -245,8 +245,10 @@ def steps(draw: st.DrawFn, stream: rc.Stream, others: list[rc.Stream]) -> rc.Str
         return stream.clip(by=other, on=on)
     how: nodes.How = draw(st.sampled_from(get_args(nodes.How)))
     suffix = "_" * (1 + max(len(name) for name in [*stream.schema.names, *other.schema.names]))
-    pair = stream.join(other, on=on, suffix=suffix)
-    where = draw(st.one_of(st.none(), predicates(pair)))
+    every = stream.join(other, on=on, where=rc.lit(True), suffix=suffix)
+    where = draw(st.one_of(st.none(), predicates(every)))
+    if not on and where is None:
+        return stream.join(other, how="cross", suffix=suffix)
     return stream.join(other, on=on, where=where, how=how, suffix=suffix)
 
 

@@ -196,6 +196,9 @@ NOT_WRITTEN = {
     "Merge.are_inputs_told": "whether they are told apart in what is said of contradictions",
     "Source.partitions": "how many are waited for at first; a topic may have got more since",
     "RowSource.partitions": "how many are waited for at first; a topic may have got more since",
+    "Source.arrival": "when rows came, not what they say",
+    "Table.arrival": "when rows came, not what they say",
+    "RowSource.arrival": "when rows came, not what they say",
     "RowSource.envelopes": "how rows are written in a file, not what they say",
     "Policies.verify": "calls the user's code twice and compares; state and answers are the same",
 }

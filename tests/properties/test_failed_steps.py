@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import isabstract
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +15,7 @@ from tests.properties.step import StepKind
 from tests.properties.test_random_plans import KNOWN, Turns, interleavings
 
 import recension as rc
+from recension.core.errors import StreamError
 from recension.core.events import Element
 from recension.core.validity import Policy
 from recension.lowering import lower
@@ -39,6 +40,9 @@ def operators_of(session: Session) -> list[Operator]:
     return [
         operator for at in engine.running_vertices if (operator := engine._vertices[at].operator) is not None
     ]
+
+
+Ending: TypeAlias = Literal["failed", "refused"]
 
 
 class FaultAt(NamedTuple):
@@ -84,10 +88,11 @@ def check_session(start: Callable[[], Session], turns: Turns, fault_at: FaultAt)
             fault = Fault(running[fault_at.place % len(running)], fault_at.after)
         if fault is None:
             session.push(source, elements)
-        elif (chunks := session.snapshot()) and is_broken(session, source, elements):
+        elif (chunks := session.snapshot()) and (end := push_and_break(session, source, elements)):
             fault.mend()
-            session = start() if fault_at.fresh else session
-            session.restore(chunks)
+            if end == "failed":
+                session = start() if fault_at.fresh else session
+                session.restore(chunks)
             session.push(source, elements)
             was_met, fault = True, None
         untouched.push(source, elements)
@@ -96,16 +101,19 @@ def check_session(start: Callable[[], Session], turns: Turns, fault_at: FaultAt)
     return was_met
 
 
-def is_broken(session: Session, source: str, elements: list[Element]) -> bool:
-    """Does a push fail, and the session then refuse everything?"""
+def push_and_break(session: Session, source: str, elements: list[Element]) -> Ending | None:
+    """How a push ends: with a session that has failed, or that goes on; None if nothing breaks."""
     try:
         session.push(source, elements)
     except rc.RecensionError as why:
         if "out of luck" not in str(why):
             raise
+        # Steps that look at one row at a time are tried before anything changes.
+        if isinstance(why, StreamError) and why.row is not None:
+            return "refused"
         refuses(session, source)
-        return True
-    return False
+        return "failed"
+    return None
 
 
 def refuses(session: Session, source: str) -> None:

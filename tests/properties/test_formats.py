@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from recension.core.batch import EventBatch, concat, empty, from_elements
 from recension.core.difference import equivalent
 from recension.core.events import Cti, Element, ExternalCti
-from recension.core.formats import open_stream, read_history, write_history, write_stream
+from recension.core.formats import write_history, write_stream
 from recension.core.history import History
 from recension.core.rowhash import rows_equal
 from recension.core.ticks import FOREVER
+from recension.gate.files import open_stream, read_history
 from recension.testing.strategies import batchings, histories, physical_streams, schemas
 
 FORMATS = ["parquet", "jsonl", "csv", "arrow", "arrows"]

@@ -25,7 +25,8 @@ from tests.properties.plans import STEPS, Plan, plans
 import recension as rc
 from recension import Insert
 from recension.core.batch import from_elements
-from recension.core.formats import StreamReader, open_stream, write_stream
+from recension.core.formats import write_stream
+from recension.gate.files import StreamReader, open_stream
 from recension.lineage import explain_answer
 from recension.lineage.result import is_same
 from recension.plan.source import sources_of

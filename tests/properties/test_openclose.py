@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.transcripts.reconstitution import written_batch
 
-from recension.core import openclose
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Insert, Retract
+from recension.core.rows import Origin
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.gate import open_close
 from recension.testing.model import Close, Open, OpenClose, Written, payload_key
 from recension.testing.strategies import SCHEMA
 
@@ -38,10 +39,10 @@ def plain(batches: list[list[Written]]) -> tuple[list[Element], int | None]:
 
 def columnar(batches: list[list[Written]]) -> tuple[list[Element], int | None]:
     """The same by the core; the batch that holds a fault gives nothing."""
-    feed, found, row = openclose.OpenClose(), list[Element](), 1
+    feed, found, row = open_close.OpenClose(), list[Element](), 1
     for batch in batches:
         try:
-            found += feed.translate(written_batch(batch, SCHEMA), first_row=row).to_elements()
+            found += feed.translate(written_batch(batch, SCHEMA), origin=Origin(first_row=row)).to_elements()
         except StreamError as why:
             return found, why.row
         row += len(batch)
@@ -80,11 +81,11 @@ class EachItsOwn:
 
 @given(feeds(), st.booleans())
 def test_each_of_equal_events_has_its_own_close(batches: list[list[Written]], restores: bool) -> None:
-    plain, feed = EachItsOwn(), openclose.OpenClose("drop", once=True)
+    plain, feed = EachItsOwn(), open_close.OpenClose("drop", once=True)
     for batch in batches:
         meant = [element for item in batch if (element := plain.translate(item)) is not None]
         found = feed.translate(written_batch(batch, SCHEMA)).to_elements()
         assert found == meant
         if restores:
-            state, feed = feed.snapshot(), openclose.OpenClose("drop", once=True)
+            state, feed = feed.snapshot(), open_close.OpenClose("drop", once=True)
             feed.restore(state)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import recension as rc
 from recension.core.errors import RecensionError
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 
 SOURCE = rc.source("s", {"x": "int64"})
 ZONES: list[Any] = [

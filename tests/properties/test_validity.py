@@ -11,6 +11,7 @@ from recension.core.batch import from_elements
 from recension.core.change_log import tables_of
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, ExternalCti
+from recension.core.rows import Origin
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import LATE, Checker, Policy
 from recension.testing import assert_valid
@@ -27,7 +28,9 @@ def uniform(elements: list[Element]) -> list[Element]:
 def checked(checker: Checker, batches: list[list[Element]]) -> Iterator[Element]:
     first_row = 1
     for batch in batches:
-        yield from checker.check(from_elements(batch, SCHEMA), first_row=first_row).to_elements()
+        yield from checker.check(
+            from_elements(batch, SCHEMA), origin=Origin(first_row=first_row)
+        ).to_elements()
         first_row += len(batch)
 
 

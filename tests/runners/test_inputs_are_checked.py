@@ -16,7 +16,7 @@ import pytest
 import recension as rc
 from recension.cli import main
 from recension.core.batch import from_elements
-from recension.core.formats import open_stream, read_history
+from recension.gate.files import open_stream, read_history
 from recension.testing import assert_equivalent
 
 left = rc.source("l", {"k": "int64"})

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import recension as rc
 from recension.core.events import Element, Event, Insert, Retract
-from recension.core.openclose import GONE
 from recension.core.ticks import FOREVER
 from recension.core.validity import LATE
+from recension.gate.open_close import GONE
 from recension.operators.advance_time import Late
 from recension.testing import assert_equivalent
 

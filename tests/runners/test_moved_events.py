@@ -9,9 +9,9 @@ import pytest
 
 import recension as rc
 from recension.core.events import Cti, Element, Event, Insert, Retract
-from recension.core.formats.reader import open_stream
 from recension.core.ticks import FOREVER
 from recension.core.validity import ADJUSTED, LATE, UNKNOWN, Policy
+from recension.gate.files import open_stream
 from recension.runners.local import Session
 from recension.testing import assert_equivalent
 
@@ -87,3 +87,14 @@ def test_dropped_with_its_event_a_retraction_is_counted_and_kept_aside() -> None
     dropped = [(reason, batch.to_elements()) for reason, batch in result.dropped["s"]]
     assert dropped == [(LATE, [Insert(A, 3)]), (UNKNOWN, [Retract(A, 3, FOREVER, 9)])]
     assert len(result.history()) == 0
+
+
+@pytest.mark.parametrize("size", [1, 9])
+def test_the_input_knows_an_event_by_a_retraction_that_came_too_late_to_show(size: int) -> None:
+    """Its output does not change by it; a later retraction that does not know of it finds nothing."""
+    came = [Insert(A, 0), Cti(5), Retract(A, 0, FOREVER, 5), Retract(A, 0, 5, 1), Retract(A, 0, 5, FOREVER)]
+    session = rc.session(source())
+    for start in range(0, len(came), size):
+        session.push("s", came[start : start + size])
+    assert session.history().to_events() == [Event(A, 0, 5)]
+    assert session.counts()["s"] == {LATE: 1, UNKNOWN: 1}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import recension as rc
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, Insert, Retract
-from recension.core.formats import open_stream
 from recension.core.validity import UNKNOWN
+from recension.gate.files import open_stream
 from recension.testing import assert_equivalent
 from recension.testing.strategies import histories, physical_streams
 

@@ -11,8 +11,8 @@ import pytest
 import recension as rc
 from recension import Cti, Insert, Retract, col
 from recension.core.errors import RecensionError, StreamError
-from recension.core.repeats import REPEATED
 from recension.core.validity import LATE, Policy
+from recension.gate.repeats import REPEATED
 from recension.runners.local import Session
 
 FOREVER = 2**63 - 1

@@ -79,7 +79,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, session: Session) -> list[str]:
 
         monkeypatch.setattr(owner, name, noting)
 
-    owners: list[Any] = [*session._run.intakes.values()]
+    owners: list[Any] = [*(step for gate in session._run.gates.values() for step in gate._steps)]
     owners += [vertex.operator for vertex in session._run.plan.vertices if vertex.operator is not None]
     for owner in owners:
         note(owner, "state_rows")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import recension as rc
-from recension.core.formats.reader import open_stream
+from recension.gate.files import open_stream
 
 _AT = [dt.datetime(2024, 7, 1, 12), dt.datetime(2024, 7, 1, 13)]
 _TO = [dt.datetime(2024, 7, 2), None]

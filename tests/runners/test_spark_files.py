@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from recension.core.difference import difference
-from recension.core.formats import open_stream, write_stream
+from recension.core.formats import write_stream
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import open_stream
 from recension.testing.generator import StreamSettings, generate
 from recension.testing.generator.settings import SCHEMA
 

@@ -14,7 +14,7 @@ import pytest
 
 import recension as rc
 from recension.core.errors import RecensionError, StreamError, TimeError
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 from recension.runners.local import Session
 
 PARIS = ZoneInfo("Europe/Paris")

@@ -12,7 +12,7 @@ import pytest
 
 import recension as rc
 from recension.cli import main
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 
 UTC = dt.UTC
 SECONDS = [1704067200, 1704067205]  # 2024 begins

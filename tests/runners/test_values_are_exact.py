@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import recension as rc
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 
 PERSON = "struct<name: string, age: int64>"
 numbers = rc.source("n", {"x": "int64"})

@@ -9,13 +9,14 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from recension.core import openclose
 from recension.core.batch import EventBatch, from_elements
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, Insert
+from recension.core.formats import decode
 from recension.core.reconstitution import HistoryBuilder
 from recension.core.ticks import BEGINNING
 from recension.core.validity import Checker
+from recension.gate import open_close
 from recension.testing.model import Close, Open, OpenClose, StreamModel, Written
 from recension.testing.runners import Outcome
 from recension.testing.transcripts import Step, Transcript
@@ -75,7 +76,7 @@ class _CoreInput:
 
     def __init__(self, schema: pa.Schema, whole_steps: bool) -> None:
         self._schema, self._whole_steps = schema, whole_steps
-        self._openclose, self._checker = openclose.OpenClose(), Checker()
+        self._openclose, self._checker = open_close.OpenClose(), Checker()
         self._history = HistoryBuilder(schema)
 
     def push(self, written: Iterable[Written]) -> list[Element]:
@@ -93,7 +94,7 @@ class _CoreInput:
 
 def written_batch(written: Sequence[Written], schema: pa.Schema) -> EventBatch:
     """A batch as a file reader makes it: open and close have kinds of their own."""
-    kinds = {Open: openclose.OPEN, Close: openclose.CLOSE}
+    kinds = {Open: decode.OPEN, Close: decode.CLOSE}
     elements = [_as_element(item) for item in written]
     batch = from_elements(elements, schema)
     known = zip(written, batch.kind.tolist(), strict=True)

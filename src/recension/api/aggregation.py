@@ -8,20 +8,20 @@ from functools import reduce
 from typing import Generic, Self, TypeVar
 
 from recension.api.base import StreamBase, plan_of
-from recension.api.windows import Answer, WindowedStream, windows_of
+from recension.api.windows import Answer, WindowedStream
 from recension.core.calendar import ZoneLike
 from recension.core.errors import SchemaError
 from recension.core.ticks import DurationLike, TimeLike, duration
 from recension.core.window_limit import MAX_WINDOWS
 from recension.plan.answers import having
-from recension.plan.expressions import Expr, IntoExpression, column, tree_of
+from recension.plan.expressions import Expr, IntoExpression, tree_of
 from recension.plan.expressions.tree import Call
+from recension.plan.grids import grid
 from recension.plan.group_apply import group_apply
 from recension.plan.module_window import WindowKind
-from recension.plan.node import Outputs, Speculate, all_of
-from recension.plan.span import describe_outputs, projected_schema
-from recension.plan.timed_span import reads_times
-from recension.plan.timed_steps import timed_span
+from recension.plan.node import Outputs, Speculate
+from recension.plan.span import describe_outputs
+from recension.plan.timed_steps import with_keys
 from recension.plan.windows import CountWindows, Moment, SessionWindows
 
 S = TypeVar("S", bound=StreamBase)
@@ -103,7 +103,7 @@ class WindowMethods(Generic[S]):
         >>> rc.source("s", {"x": "int64"}).hopping(size="10m", hop="1m")
         <WindowedStream of source s: windows every 60000000 of 600000000>
         """
-        return self._over_windows(windows_of(size, hop, offset, until, tz, max_windows))
+        return self._over_windows(grid(size, hop, offset, until, tz, max_windows))
 
     def snapshot(self) -> WindowedStream[S]:
         """One window for every snapshot: ``snapshot().agg(...)`` is ``agg(...)``.
@@ -168,19 +168,8 @@ class AggregateMethods(StreamBase):
         outputs = self._name_outputs(keys, named, "group_by")
         if not outputs:
             raise SchemaError("group_by: give at least one key, or aggregate the stream as it is")
-        if timed := [(name, key) for name, key in outputs if reads_times(key)]:
-            self._require_new([name for name, _ in timed])
-            stream = self._then(timed_span(self.plan, (), (*all_of(self.plan.schema), *timed), "group_by"))
-            own = dict(timed)
-            outputs = tuple((name, column(name) if name in own else key) for name, key in outputs)
-            return GroupedStream(stream, outputs)
-        projected_schema(outputs, self.plan.schema, "group_by")
-        return GroupedStream(self, outputs)
-
-    def _require_new(self, names: list[str]) -> None:
-        for name in names:
-            if name in self.plan.schema.names:
-                raise SchemaError(f"group_by: there is a column {name!r} already; give the key another name")
+        plan, own = with_keys(self.plan, outputs)
+        return GroupedStream(self._then(plan), own)
 
     def having(self, *conditions: IntoExpression) -> Self:
         """The answers of the `agg` before that satisfy all conditions; null is not true.

@@ -77,6 +77,7 @@ class ConsistencyMethods(StreamBase):
                  │  chosen: ctis where the past is proven complete, or 1000 behind: what is later is dropped
                  └─ source s
                        known: nothing
+                       lifetimes: rows live from _vs to _ve; without _ve, for ever
         """
         if not isinstance(level, Level):
             raise RecensionError(

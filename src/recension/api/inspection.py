@@ -54,6 +54,7 @@ class InspectionMethods(StreamBase):
         └─ source s
               columns: x int64, y int64
               known: nothing
+              lifetimes: rows live from _vs to _ve; without _ve, for ever
         """
         from recension.lowering import describe_choice  # loads all operators
 

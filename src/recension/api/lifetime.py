@@ -11,14 +11,8 @@ from recension.core.errors import TimeError
 from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.expressions import IntoExpression, expression
-from recension.plan.interval_join import (
-    Closed,
-    IntervalJoin,
-    range_of_starts,
-    require_lengths,
-    require_no_closed,
-)
-from recension.plan.join import How, Join, full_join
+from recension.plan.interval_join import Closed, interval_join_of, require_no_closed
+from recension.plan.join import How, join_of
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.lifetimes import Constant, Moments, moments
 from recension.plan.timed_steps import with_lifetime
@@ -174,7 +168,7 @@ class JoinMethods(StreamBase):
         other: StreamBase,
         on: str | Iterable[str] | None = None,
         where: IntoExpression | None = None,
-        how: How | Literal["full"] = "inner",
+        how: How | Literal["full", "cross"] = "inner",
         suffix: str = "_right",
         *,
         starts: tuple[DurationLike, DurationLike] | None = None,
@@ -189,11 +183,13 @@ class JoinMethods(StreamBase):
         on
             Key columns that both streams have; the result holds one copy of them.
         where
-            A condition on the pair. It sees the joined columns, suffix included.
+            A condition on the pair. It sees the joined columns, suffix included. Without ``on`` and ``where``
+            a join is refused, except between streams of one group, whose keys match.
         how
             ``inner``: the pairs. ``semi`` / ``anti``: the left events on the parts of their lifetimes that
             some / no match covers. ``left``: the pairs, and the anti parts with nulls. ``full``: in addition
-            the anti parts of the right events, with nulls and the keys of the right event.
+            the anti parts of the right events, with nulls and the keys of the right event. ``cross``: every
+            pair, without ``on`` and ``where``.
         suffix
             Added to right columns whose names the left stream has too.
         starts
@@ -213,12 +209,9 @@ class JoinMethods(StreamBase):
         """
         condition = None if where is None else expression(where)
         right, keys = plan_of(other, "join"), key_names(on, "join")
-        kind: How = "left" if how == "full" else how
-        if starts is None:
-            require_no_closed(closed)
-            pairs = Join(self.plan, right, keys, condition, kind, suffix)
-        else:
-            low, high = range_of_starts(starts, closed)
-            require_lengths(starts, (self.plan, right), "join", "starts")
-            pairs = IntervalJoin(self.plan, right, keys, condition, kind, suffix, low=low, high=high)
-        return self._then(full_join(pairs) if how == "full" else pairs)
+        if starts is not None:
+            return self._then(
+                interval_join_of(self.plan, right, keys, condition, how, suffix, starts, closed)
+            )
+        require_no_closed(closed)
+        return self._then(join_of(self.plan, right, keys, condition, how, suffix))

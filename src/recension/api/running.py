@@ -36,8 +36,9 @@ def run(
     query
         A stream built with the API.
     inputs
-        For each source by name: an Arrow table, a pandas or polars frame, a history, a result, or a list of
-        elements. A table must have every column of the source; other columns are ignored.
+        For each source by name: an Arrow table, a pandas or polars frame, a history, a result, a list of
+        elements, or the path of files. A table must have every column of the source; other columns are
+        ignored.
     batch_size
         How many elements of an input are processed at a time; inputs are read in turn.
     close
@@ -107,12 +108,13 @@ def session(
         raise RecensionError("session: give it at least one query, such as rc.session(stream)")
     if verify_modules:
         plans = {name: repeat_calls(plan) for name, plan in plans.items()}
-    return Session(
+    made = Session(
         *(plans, batch_size, clock, history_limit),
         pool=open_pool(memory, spill),
         keep=_keep(keep),
         workers=workers,
     )
+    return made.warn_of_meaning()
 
 
 def record(

@@ -9,11 +9,9 @@ from recension.api.base import StreamBase, plan_of
 from recension.core.errors import SchemaError
 from recension.plan.expressions import IntoExpression, column, expression, require_columns
 from recension.plan.functions import takes_rows
-from recension.plan.node import Node, Outputs
 from recension.plan.schemas import IntoSchema, schema_of
-from recension.plan.span import Distinct, Map, Project, Union, Where
-from recension.plan.timed_span import reads_times
-from recension.plan.timed_steps import timed_span, where_timed
+from recension.plan.span import Distinct, Map, Project, Union
+from recension.plan.timed_steps import filtered, projected
 
 
 class SpanMethods(StreamBase):
@@ -33,7 +31,7 @@ class SpanMethods(StreamBase):
             raise SchemaError("where: give a condition, such as col('bytes') > 0")
         plan = self.plan
         for predicate in map(expression, predicates):
-            plan = where_timed(plan, predicate) if reads_times(predicate) else Where(plan, predicate)
+            plan = filtered(plan, predicate)
         return self._then(plan)
 
     def filter(self, *predicates: IntoExpression) -> Self:
@@ -54,7 +52,7 @@ class SpanMethods(StreamBase):
         >>> leases.select("site", bits=rc.col("bytes") * 8).schema.names
         ['site', 'bits']
         """
-        return self._then(_project(self.plan, self._name_outputs(columns, named, "select"), "select"))
+        return self._then(projected(self.plan, self._name_outputs(columns, named, "select"), "select"))
 
     def with_columns(self, *columns: IntoExpression, **named: IntoExpression) -> Self:
         """All columns; a computed one replaces the column of its name or follows the others.
@@ -68,7 +66,7 @@ class SpanMethods(StreamBase):
         outputs = {name: column(name) for name in self.plan.schema.names} | dict(computed)
         if len(dict(computed)) < len(computed):
             raise SchemaError("with_columns: two columns are given the same name")
-        return self._then(_project(self.plan, tuple(outputs.items()), "with_columns"))
+        return self._then(projected(self.plan, tuple(outputs.items()), "with_columns"))
 
     def rename(self, names: Mapping[str, str]) -> Self:
         """All columns in their places, some under new names.
@@ -132,9 +130,3 @@ class SpanMethods(StreamBase):
         True
         """
         return self._then(Distinct(self.plan))
-
-
-def _project(plan: Node, outputs: Outputs, verb: str) -> Node:
-    """Columns computed from the payload, and from the times of events if they are used."""
-    is_timed = any(reads_times(computed) for _, computed in outputs)
-    return timed_span(plan, (), outputs, verb) if is_timed else Project(plan, outputs, verb)

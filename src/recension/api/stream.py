@@ -70,6 +70,7 @@ def source(
     idle: DurationLike | None = None,
     run: str | None = None,
     sequence: IntoNames | None = None,
+    arrival: str | None = None,
 ) -> Stream:
     """A named input of a query.
 
@@ -81,7 +82,8 @@ def source(
         The payload columns: ``{name: Arrow type or its name}``.
     start, end
         Columns of a plain table with the times of its events. If they are in the schema, they are also part
-        of the payload.
+        of the payload. Without ``end`` its rows are instants, of one tick. (The guide says it of every way
+        in, under "How long does a row live?")
     properties
         Known properties of the feed. They are trusted; only ``is_insert_only`` is checked.
     on_violation
@@ -127,6 +129,10 @@ def source(
     run, sequence
         The columns in which a producer numbers the elements of each of its runs. Repeated elements are
         skipped. By default ``_run``, ``_batch`` and ``_seq``, if rows have them.
+    arrival
+        The column that says when a row arrived, such as ``"loaded_at"``: a timestamp or a whole number, null
+        where it is not known. It is no part of the payload, so it is not in the schema. Plain tables must
+        have it; elements, histories and results have none.
 
     >>> feed = source("feed", {"v": "int64"}, partition="p")
     >>> import recension as rc
@@ -150,6 +156,9 @@ def source(
     columns, begin = schema_of(schema, "source"), int(instant(since))
     kind, unit = _kind_and_unit(times, "source, times")
     parts = _partition_fields("source", partition, order, partitions, idle, run, sequence)
+    if arrival is not None and not (isinstance(arrival, str) and arrival):
+        raise RecensionError(f"source: arrival= is the name of a column, not {arrival!r}")
+    parts |= {"arrival": arrival}
     if key is None:
         for option, given in (("version", version), ("deleted", deleted), ("forget", forget)):
             if given is not None:

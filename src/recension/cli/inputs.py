@@ -8,19 +8,22 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import pyarrow as pa
 import typer
 
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader, open_stream
+from recension.core.ticks import BEGINNING
 from recension.core.time_kind import TICKS, merge_kinds
 from recension.core.validity import STALE_CTI, Policy
-from recension.plan.keyed import envelopes_of
+from recension.gate.files import StreamReader, open_input
 from recension.plan.node import rebuild
 from recension.plan.nodes import Node, Source, Table, walk
 from recension.plan.source import describe_unknown_source, require_one_kind
+
+if TYPE_CHECKING:
+    from recension.runners.blockers import Blocker
 
 
 class OnViolation(StrEnum):
@@ -100,20 +103,8 @@ def open_inputs(
     if missing := [name for name in known if name not in paths and name not in elsewhere]:
         raise RecensionError(f"no input for source {missing[0]!r}: add --input {missing[0]}=PATH")
     readers = {
-        name: open_stream(
-            path,
-            schema=known[name].columns,
-            start=known[name].start,
-            end=known[name].end,
-            times=known[name].unit or known[name].times,
-            is_timeless=known[name].time_columns.is_timeless,
-            closes_once=known[name].closes_once,
-            envelopes=envelopes_of(known[name]),
-            on_violation=known[name].on_violation,
-            check_orphans=name not in unchecked_sources and not known[name].are_rows,
-            check_lateness=not known[name].are_rows,
-            batch_size=batch_size,
-            places=known[name].sub_streams,
+        name: open_input(
+            known[name], path, check_orphans=name not in unchecked_sources, batch_size=batch_size
         )
         for name, path in paths.items()
     }
@@ -125,6 +116,17 @@ def common_time_type(readers: Mapping[str, StreamReader]) -> pa.DataType:
     """The type of the times of all inputs."""
     found = reduce(merge_kinds, (reader.kind for reader in readers.values()), None)
     return TICKS if found is None else found
+
+
+def report_blockers(blockers: Sequence[Blocker]) -> None:
+    """Print which inputs without any CTI leave answers unfinal: a line on standard error for each."""
+    for one in blockers:
+        if one.cti == BEGINNING:
+            print(
+                f"recension: the answer is not final: it waits for {one.name}, which has no cti: add ctis to "
+                "it, close it with --close, or put advance_time(...) on it in the query",
+                file=sys.stderr,
+            )
 
 
 def report_dropped(counts_by_source: Mapping[str, Mapping[str, int]]) -> None:

@@ -15,13 +15,12 @@ from typing import Any, Final, Self
 
 from recension.cli.inputs import open_inputs, parse_inputs, refuse_versions, report_dropped
 from recension.cli.progress import show_progress
-from recension.cli.query_file import load_query, split_query
+from recension.cli.query_file import FRONT_ENDS, load_query, split_query
 from recension.core.batch import concat
 from recension.core.errors import RecensionError
-from recension.core.formats import open_stream
 from recension.core.formats.changelog import MARK
-from recension.core.formats.reader import MicroBatches, read_micro_batches
 from recension.core.time_kind import KnownKind
+from recension.gate.files import MicroBatches, open_stream, read_micro_batches
 from recension.plan.node import Node, walk
 from recension.plan.source import Source
 from recension.runners.finite import push_inputs
@@ -45,7 +44,7 @@ def open_recording(
     target: str, inputs: Sequence[str], batch_size: int | None, *, close: bool
 ) -> Iterator[InspectedRecording]:
     """The recording to show; a temporary one if the path is not a recording."""
-    is_query = split_query(target)[0].suffix == ".py"
+    is_query = split_query(target)[0].suffix in FRONT_ENDS
     if inputs and not is_query:
         raise RecensionError(f"--input is for a query, and {target} is not one: queries are .py files")
     if is_recording(Path(target)):

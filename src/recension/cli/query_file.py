@@ -1,21 +1,24 @@
-"""Query files: Python that the user chose to run, which defines a stream; and ``recension explain``."""
+"""Query files, which define streams: read by the front end of their language; and ``recension explain``.
+
+A file is Python, unless a front end says that it reads files of that kind (`FRONT_ENDS`).
+"""
 
 from __future__ import annotations
 
-import runpy
-import sys
-import traceback
-from contextlib import redirect_stdout
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from recension.api.stream import Stream
+from recension.cli.python_file import read_python
 from recension.cli.root import app
 from recension.core.errors import RecensionError, suggest_name
 
 _NAME: Final = "query"
+FRONT_ENDS: Final[dict[str, Callable[[Path], Mapping[str, Any]]]] = {".py": read_python}
+"""By the end of a file's name, what reads it: gives what the file defines, by name."""
 
 
 @app.command()
@@ -34,13 +37,12 @@ def explain(
 def load_query(given: str) -> Stream:
     """The stream that ``QUERY.py`` defines as ``query``, or ``QUERY.py:name`` as ``name``.
 
-    The file is executed: it is code, not data. What it prints goes to standard error, since standard output
-    is for results.
+    The front end for files of that kind reads it; other files are Python.
     """
     file, name = split_query(given)
     if not file.is_file():
         raise RecensionError(f"{file}: is a directory" if file.is_dir() else f"{file}: no such query file")
-    defined = _execute(file)
+    defined = FRONT_ENDS.get(file.suffix, read_python)(file)
     if name not in defined:
         raise RecensionError(f"{file}: {name} is not defined{_hint(file, name, defined)}")
     found = defined[name]
@@ -50,27 +52,7 @@ def load_query(given: str) -> Stream:
     return found
 
 
-def _execute(file: Path) -> dict[str, Any]:
-    """Run the file. Like a script it can import modules from its folder, but none hides an installed one."""
-    folder = str(file.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-    try:
-        with redirect_stdout(sys.stderr):
-            return runpy.run_path(str(file))
-    except KeyboardInterrupt:
-        raise
-    except RecensionError as why:
-        raise RecensionError(f"{_line_of(file, why)}: {why}") from None
-    except SystemExit as why:
-        raise RecensionError(
-            f"{_line_of(file, why)}: the query file ended the program (exit {why.code})"
-        ) from None
-    except BaseException as why:
-        raise RecensionError(f"{_line_of(file, why)}: {type(why).__name__}: {why}") from None
-
-
-def _hint(file: Path, name: str, defined: dict[str, Any]) -> str:
+def _hint(file: Path, name: str, defined: Mapping[str, Any]) -> str:
     """The names of the streams in the file, or the nearest name."""
     streams = [other for other, value in defined.items() if isinstance(value, Stream)]
     if not streams:
@@ -87,11 +69,3 @@ def split_query(given: str) -> tuple[Path, str]:
     if not name.isidentifier() and Path(file).is_file():
         raise RecensionError(f"{given}: {name!r} is not the name of a stream; write {file}:{_NAME}")
     return (Path(file), name) if name.isidentifier() else (Path(given), _NAME)
-
-
-def _line_of(file: Path, why: BaseException) -> str:
-    """The line of the query file that led to the error."""
-    if isinstance(why, SyntaxError) and why.filename == str(file):
-        return f"{file}, line {why.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(why.__traceback__) if frame.filename == str(file)]
-    return f"{file}, line {lines[-1]}" if lines else str(file)

@@ -22,6 +22,7 @@ from recension.cli.inputs import (
     open_inputs,
     parse_inputs,
     refuse_versions,
+    report_blockers,
     report_dropped,
     with_policy,
 )
@@ -33,11 +34,13 @@ from recension.cli.run_spark import missing_for_spark, run_spark
 from recension.cli.show import show_memory, show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch, cti, inserts
 from recension.core.errors import RecensionError
-from recension.core.formats import BATCH_SIZE, StreamReader, write_history
+from recension.core.formats import write_history
+from recension.core.formats.reader import BATCH_SIZE
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, open_pool, require_limit
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.ticks import FOREVER
+from recension.gate.files import StreamReader
 from recension.plan.nodes import Node, Table, walk
 
 if TYPE_CHECKING:
@@ -152,6 +155,7 @@ def run(
 
             with nullcontext() if pool is None else pool.use():  # what readers keep is in it too
                 session = Session({"query": without_idleness(plan)}, batch_size, history_limit=0, pool=pool)
+                session.warn_of_meaning()
                 readers = open_inputs(paths, plan, session.unchecked_sources, batch_size)
                 with nullcontext() if record is None else _recorded(session, record, record_limit):
                     _run_local(session, plan, readers, results, batch_size, close=close, profile=profile)
@@ -217,6 +221,7 @@ def _run_local(
     if results.needs_history:
         results.put_history(sort_by_lifetime(builder.build()), time_type)
     report_dropped(session.counts())
+    report_blockers(session.blockers())
     if profile:
         show_profile(session.metrics())
         if (use := session.memory()) is not None:

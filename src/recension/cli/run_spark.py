@@ -22,8 +22,8 @@ from recension.cli.progress import Meter, show_progress, with_progress
 from recension.cli.show import show_memory, show_profile, sort_by_lifetime
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
-from recension.core.formats import StreamReader, open_stream
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import StreamReader, open_stream
 from recension.plan.nodes import Node
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from recension.cli.show import refuse_plot, save_plot, sort_by_lifetime
 from recension.core.classes import StreamReport, classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError, SchemaError, StreamError, TimeError
-from recension.core.formats import StreamReader, open_stream, read_bitemporal
 from recension.core.formats.versions import Version
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import TimeKind, describe_time, merge_kinds
+from recension.gate.files import StreamReader, open_stream, read_bitemporal
 
 
 @app.command()

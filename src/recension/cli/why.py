@@ -15,7 +15,7 @@ from recension.cli.progress import show_progress
 from recension.cli.query_file import load_query
 from recension.cli.root import app
 from recension.core.errors import RecensionError, suggest_name
-from recension.core.formats import BATCH_SIZE
+from recension.core.formats.reader import BATCH_SIZE
 from recension.core.ticks import instant
 
 if TYPE_CHECKING:

@@ -7,7 +7,15 @@ from difflib import get_close_matches
 
 
 class RecensionError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose.
+
+    ``instead`` is what to write in Python instead. A front end of another language leaves it out: once it
+    ``is_said`` in its words (`recension.api.wording`), the text stays.
+    """
+
+    def __init__(self, text: str = "", *, instead: str = "") -> None:
+        super().__init__(f"{text}{instead}")
+        self.instead, self.is_said = instead, False
 
 
 class ModuleError(RecensionError):
@@ -23,10 +31,15 @@ class SchemaError(RecensionError, ValueError):
 
 
 class StreamError(RecensionError, ValueError):
-    """An element that no valid stream may contain, with the place it was found."""
+    """An element that no valid stream may contain, with the place it was found.
 
-    def __init__(self, reason: str, *, file: str | None = None, row: int | None = None) -> None:
-        self.reason, self.file, self.row = reason, file, row
+    ``position`` counts from 0 in what was looked at, whatever file and row are.
+    """
+
+    def __init__(
+        self, reason: str, *, file: str | None = None, row: int | None = None, position: int | None = None
+    ) -> None:
+        self.reason, self.file, self.row, self.position = reason, file, row, position
         place = "".join([f"{file}: " if file else "", f"row {row}: " if row is not None else ""])
         super().__init__(place + reason)
 

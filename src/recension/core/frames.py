@@ -38,7 +38,7 @@ def table_of(data: Any, name: str | None = None) -> pa.Table:
     except TypeError:
         if hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
-        kinds = "an Arrow table, a pandas or polars frame, a History, a Result, or a list of elements"
+        kinds = "an Arrow table, a pandas or polars frame, a History, a Result, a list of elements, or a path"
         raise RecensionError(f"cannot read a {type(data).__name__} as a stream; give {kinds}") from None
     try:
         if frame.implementation.is_pandas():

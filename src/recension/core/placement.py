@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from recension.core.batch import Index, Mask
 from recension.core.errors import FormatError, RecensionError, suggest_name
+from recension.core.records import record
+from recension.core.rowhash import Hashes
+from recension.core.ticks import Ticks
 
 SEPARATOR: Final = "/"
 PartitionName: TypeAlias = Any
@@ -85,6 +88,39 @@ class Placement:
         """The partition of each row; they come in order."""
         known = {name: number for number, name in enumerate(dict.fromkeys(names))}
         return Placement(tuple(known), np.array([known[name] for name in names], np.int64))
+
+
+@record
+class PlacedRows:
+    """How the rows of a batch stand in their partitions, each of which has CTIs of its own.
+
+    ``before`` is the CTI before each row in its partition, ``salts`` tell equal events of two of them apart.
+    """
+
+    names: Sequence[str]
+    salts: Hashes
+    partition: Index
+    before: Ticks
+    cti: int
+    """The CTI of the source after these rows."""
+
+    @property
+    def salt(self) -> Hashes:
+        """What to mix into the identity of each row's event."""
+        return self.salts[self.partition]
+
+    def take(self, rows: Mask) -> PlacedRows:
+        """Without some of the rows."""
+        return replace(self, partition=self.partition[rows], before=self.before[rows])
+
+    def describe(self, at: int) -> str:
+        """The partition of a row, for messages."""
+        name = self.names[self.partition[at]]
+        return f"partition {name}: " if name else ""
+
+    def count(self, rows: Index | Mask) -> Index:
+        """How many of some rows there are in each partition."""
+        return np.bincount(self.partition[rows], minlength=len(self.names))
 
 
 def join_placements(parts: Sequence[Placement]) -> Placement:

@@ -16,18 +16,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, INSERT, RETRACT, EventBatch, Index, Mask
-from recension.core.errors import RecensionError, StreamError
+from recension.core.errors import RecensionError
 from recension.core.event_bag import NO_CHANGES, BagChanges, EventBag, bag_changes, find_orphans
 from recension.core.late_elements import AdjustedBatch, LateElements
-from recension.core.partitions import PlacedRows
+from recension.core.placement import PlacedRows
+from recension.core.records import record
 from recension.core.rowhash import Hashes, combine, row_hash
+from recension.core.rows import NOWHERE, Origin
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.core.time_kind import TimeKind
 
@@ -53,7 +55,8 @@ class DroppedElements:
 
     def take_dropped(self) -> list[tuple[str, EventBatch]]:
         """The elements dropped since the last call; forgets them."""
-        dropped, self.dropped = self.dropped, []
+        dropped = [*self.dropped]
+        self.dropped.clear()
         return dropped
 
 
@@ -76,6 +79,8 @@ class Checker(DroppedElements):
         # The last batch of sub-streams, moved where that is the policy, and which of its rows are valid.
         self.checked: EventBatch
         self.kept: Mask
+        # Which rows of the batch that was taken in last were given on; None if all were.
+        self.admitted: Mask | None = None
         # What was dropped or moved, by reason, of each sub-stream.
         self.by_partition: list[tuple[str, Index]] = []
 
@@ -83,33 +88,52 @@ class Checker(DroppedElements):
         self,
         batch: EventBatch,
         *,
-        first_row: int = 1,
-        file: str | None = None,
+        origin: Origin = NOWHERE,
         kind: TimeKind = None,
         placed: PlacedRows | None = None,
     ) -> EventBatch:
-        """The valid part of the next batch; with the policy ``raise``, an error that names the first fault.
+        """The valid part of the next batch; see `judge`."""
+        return self.admit(self.judge(batch, origin=origin, kind=kind, placed=placed))
 
-        ``first_row`` is the number of the batch's first row in ``file``, counted from 1; ``kind`` is that of
-        the times, for messages. A batch that is refused leaves no trace: everything is looked at before
-        anything is remembered or counted.
+    def judge(
+        self,
+        batch: EventBatch,
+        *,
+        origin: Origin = NOWHERE,
+        kind: TimeKind = None,
+        placed: PlacedRows | None = None,
+    ) -> CheckedBatch:
+        """Look for what is wrong with the next batch; with the policy ``raise``, the first fault is an error.
 
-        ``placed`` says how its rows stand in sub-streams. Each is then judged by the CTI of its own, and the
-        CTIs are left out: `advance` takes that of the source.
+        Nothing changes. ``origin`` says where the rows come from, and ``kind`` is that of the times, for
+        messages. ``placed`` says how its rows stand in partitions. Each is then judged by the CTI of its own,
+        and the CTIs are left out: `advance` takes that of the source.
         """
         if placed is None and len(batch) == 1 and batch.kind[0] == CTI:
-            return self._pass_cti(batch)
+            return CheckedBatch(batch)
         if placed is None and self._policy != "adjust" and self._are_valid_inserts(batch):
-            if self._live is not None:
-                self._live.add_later(batch)
-            return batch
-        faults = _Faults(batch, first_row, file, kind, placed)
+            return CheckedBatch(batch)
+        faults = _Faults(batch, origin, kind, placed)
         before = frontier_before(batch, self._frontier) if placed is None else placed.before
         salt = None if placed is None else placed.salt
         changes = self._find_faults(batch, before, faults, salt)
         if self._policy == "raise":
             faults.refuse(lambda row, places: self._find_elsewhere(row, places, changes))
-        # Nothing has been changed until here.
+        return CheckedBatch(batch, faults, changes, before, salt)
+
+    def admit(self, checked: CheckedBatch) -> EventBatch:
+        """The valid part of the batch that was judged last, which is remembered."""
+        batch, faults = checked.batch, checked.faults
+        self.admitted = None
+        if faults is None:
+            if batch.last_kind == CTI:
+                return self._pass_cti(batch)
+            if self._live is not None:
+                self._live.add_later(batch)
+            return batch
+        changes, before, salt = checked.changes, checked.before, checked.salt
+        # What is too late to change the output is dropped, but the input knows its event by it from now on.
+        refused = ~faults.ok()
         if self._policy == "adjust" and self._judges_lateness:
             adjusted = self._late.adjust(batch, before, faults.ok(), salt)
             faults.note(LATE, adjusted.is_dropped)
@@ -117,17 +141,19 @@ class Checker(DroppedElements):
             changes, batch = _leave_out_altered(changes, adjusted, before), adjusted.batch
         faults.report(self)
         if self._live is not None and self._may_correct(batch):
-            self._live.apply(changes, ~faults.ok())
+            self._live.apply(changes, refused)
         elif self._live is not None:
             passing = faults.ok() & (batch.kind == INSERT)
             self._live.add_later(batch.filter(passing), None if salt is None else salt[passing])
         advancing = (batch.kind != CTI) | (batch.vs > before)
         self.counts[STALE_CTI] += int((~advancing).sum())
-        if placed is not None:
+        if salt is not None:
             self.checked, self.kept = batch, faults.ok()
-            return batch.filter(self.kept & (batch.kind != CTI))
+            self.admitted = self.kept & (batch.kind != CTI)
+            return batch.filter(self.admitted)
         self._advance(batch, before)
-        return batch.filter(faults.ok() & advancing)
+        self.admitted = faults.ok() & advancing
+        return batch.filter(self.admitted)
 
     def _are_valid_inserts(self, batch: EventBatch) -> bool:
         """Are they all inserts, as rows of a table are, none late or empty? Then they pass as they are."""
@@ -153,8 +179,10 @@ class Checker(DroppedElements):
             return None
         start = combine(row_hash(row.payload, 1), row.vs)
         keys = combine(np.repeat(combine(start, row.ve), len(placed.salts)), placed.salts)
-        is_there = _InputEvents(self._live, self._late).count(keys) > 0
-        is_there |= np.isin(keys, changes.key[changes.delta > 0])
+        number = _InputEvents(self._live, self._late).count(keys)
+        for at in np.flatnonzero(np.isin(keys, changes.key)):
+            number[at] += changes.delta[changes.key == keys[at]].sum()
+        is_there = number > 0
         return placed.names[int(np.argmax(is_there))] if bool(is_there.any()) else None
 
     def _pass_cti(self, batch: EventBatch) -> EventBatch:
@@ -177,9 +205,11 @@ class Checker(DroppedElements):
         if self._live is None or not self._may_correct(batch):
             return NO_CHANGES
         changes = self._leave_out_ignored(bag_changes(batch, faults.ok(), salt))
-        # Events that ended before the CTI are forgotten. A retraction of one is late, not an orphan.
+        # Events that ended before the CTI are forgotten, at the end of time all. A retraction of one is late,
+        # not an orphan.
+        is_forgotten = (batch.ve < before) | (before == FOREVER)
         events = _InputEvents(self._live, self._late)
-        faults.note(UNKNOWN, find_orphans(changes, events, len(batch), batch.ve < before))
+        faults.note(UNKNOWN, find_orphans(changes, events, len(batch), is_forgotten))
         return changes
 
     def _may_correct(self, batch: EventBatch) -> bool:
@@ -247,19 +277,25 @@ class Checker(DroppedElements):
         return changes.take((changes.end >= self._no_effect_before) & (self._no_effect_before < FOREVER))
 
 
+def refuse_malformed(batch: EventBatch, origin: Origin, kind: TimeKind = None) -> None:
+    """Refuse the first element that is wrong by itself, whatever was before it; nothing is remembered."""
+    faults = _Faults(batch, origin, kind, None)
+    for reason, rows in _find_malformed(batch, are_rows=False):
+        faults.note(reason, rows)
+    faults.refuse(lambda row, places: None)
+
+
 class _Faults:
     """What is wrong with the rows of one batch; the first reason found for a row stands."""
 
     def __init__(
         self,
         batch: EventBatch,
-        first_row: int,
-        file: str | None,
+        origin: Origin,
         kind: TimeKind,
         placed: PlacedRows | None,
     ) -> None:
-        self._batch, self._first_row, self._file, self._kind = batch, first_row, file, kind
-        self._placed = placed
+        self._batch, self._origin, self._kind, self._placed = batch, origin, kind, placed
         self._found: list[tuple[str, Mask]] = []
         self._bad = np.zeros(len(batch), np.bool_)
 
@@ -281,15 +317,11 @@ class _Faults:
         row = self._batch.slice(at, at + 1)
         element = row.to_elements(self._kind)[0]
         if self._placed is None:
-            raise StreamError(f"{reason}: {element}", file=self._file, row=self._first_row + at)
+            raise self._origin.error(f"{reason}: {element}", at)
         other = find_elsewhere(row, self._placed) if reason == UNKNOWN else None
         if other is not None:
             reason = f"{ELSEWHERE} {other}"
-        raise StreamError(
-            f"{self._placed.describe(at)}{reason}: {element}",
-            file=self._file,
-            row=self._first_row + int(self._placed.row[at]),
-        )
+        raise self._origin.error(f"{self._placed.describe(at)}{reason}: {element}", at)
 
     def report(self, checker: Checker) -> None:
         """Count them, and keep the elements as dropped."""
@@ -301,8 +333,18 @@ class _Faults:
         """Count rows by reason, and by sub-stream if they have any."""
         checker.counts[reason] += int(rows.sum())
         if self._placed is not None and bool(rows.any()):
-            size = len(self._placed.names)
-            checker.by_partition.append((reason, np.bincount(self._placed.partition[rows], minlength=size)))
+            checker.by_partition.append((reason, self._placed.count(rows)))
+
+
+@record
+class CheckedBatch:
+    """A batch that was looked at; without ``faults`` it is a CTI alone, or valid as it is."""
+
+    batch: EventBatch
+    faults: _Faults | None = None
+    changes: BagChanges = NO_CHANGES
+    before: Ticks = field(default_factory=lambda: np.zeros(0, np.int64))
+    salt: Hashes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from typing import Any, Final
 import recension as rc
 from recension.core.batch import EventBatch, concat
 from recension.core.errors import RecensionError
-from recension.core.formats import open_stream, read_history, write_stream
+from recension.core.formats import write_stream
 from recension.core.history import History
 from recension.core.ticks import BEGINNING
 from recension.demo.plans import LEASES, POLICY, common_properties
 from recension.demo.trace import MERGED, Trace
+from recension.gate.files import open_stream, read_history
 from recension.runners.spark.failures import BUSY
 from recension.runners.spark.session import delay_interrupts, quiet_session
 

@@ -16,7 +16,7 @@ from recension.denote.intervals import Interval, intersect, merge_intervals, unc
 from recension.denote.lineage import Bases, Basis, Lineage, Region, Seen, Words, identity, region_of
 from recension.denote.order import Columns, History, Key, key_of, names
 
-How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
+How: TypeAlias = Literal["inner", "cross", "left", "full", "semi", "anti"]
 Match: TypeAlias = tuple[Payload, Interval]
 
 
@@ -30,7 +30,7 @@ def join(
     right_columns: Sequence[str] = (),
     left_columns: Sequence[str] = (),
 ) -> History:
-    """Join on equal keys and a predicate over the joined payload.
+    """Join on equal keys and a predicate over the joined payload; ``cross`` is ``inner`` without either.
 
     ``right_columns`` names the columns that a left join fills with nulls when ``right`` is empty, and
     ``left_columns`` those that a full one fills when ``left`` is.
@@ -42,7 +42,7 @@ def join(
     for event in left:
         matches = _matches(event, right, names(on), where, suffix)
         covered = [lifetime for _, lifetime in matches]
-        if how in ("inner", "left", "full"):
+        if how in ("inner", "cross", "left", "full"):
             result += [Event(payload, *lifetime) for payload, lifetime in matches]
         if how == "semi":
             result += [Event(event.payload, *part) for part in merge_intervals(covered)]

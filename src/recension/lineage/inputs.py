@@ -5,7 +5,7 @@ A part is whole chains: an event with all its retractions. Rows keep their numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, Final, TypeAlias
@@ -16,22 +16,25 @@ import pyarrow.compute as pc
 
 from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, inserts, new_end
 from recension.core.errors import StreamError
-from recension.core.formats.reader import StreamReader
+from recension.core.formats.decode import OPEN
+from recension.core.formats.reader import StreamFiles
 from recension.core.formats.stream_parts import FoundElements, StreamParts
 from recension.core.history import History
-from recension.core.openclose import OPEN
 from recension.core.reconstitution import reconstitute
 from recension.core.rowhash import combine, row_hash
+from recension.core.rows import Rows
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import TICKS, OneKind, TimeKind, merge_kinds
 from recension.core.validity import frontier_before
 from recension.core.values import values_of
 from recension.denote.lineage import Region
 from recension.denote.order import value_order
+from recension.gate.decode import Data, open_source
+from recension.gate.gate import Gate
 from recension.plan.node import Node, rebuild
 from recension.plan.nodes import Finalize, Source, Table
 from recension.plan.source import require_one_kind, sources_of
-from recension.runners.intake import Data, Intake, require_inputs, slices
+from recension.runners.finite import is_files, require_inputs, slices
 from recension.runners.local import BATCH_SIZE, Session
 
 SMALL: Final = 20_000
@@ -135,7 +138,7 @@ class FileInput:
 
     source: Source
     stream: StreamParts
-    read_all: Callable[[], tuple[EventBatch, Index]]
+    read_all: Callable[[], tuple[EventBatch, Index, TimeKind, bool]]
     kind: TimeKind
     is_closed: bool
     batch_size: int
@@ -198,7 +201,7 @@ class FileInput:
 
     @cached_property
     def _whole(self) -> SourceInput:
-        batch, turns = self.read_all()
+        batch, turns, _, _ = self.read_all()
         return SourceInput(self.source, batch, self.kind, self.is_closed, turns=turns)
 
 
@@ -224,9 +227,9 @@ def read_inputs(
     for name, data in inputs.items():
         source = sources[name]
         one = _as_one_stream(source)
-        data = data.in_columns(source.columns) if isinstance(data, StreamReader) else data
-        if name not in unchecked and isinstance(data, StreamReader) and (parts := _parts(one, data, small)):
-            read_all = partial(_read_all, data)
+        data = open_source(source, data, batch_size) if is_files(data) else data
+        if name not in unchecked and isinstance(data, StreamFiles) and (parts := _parts(source, data, small)):
+            read_all = partial(_read, source, data, True, times, batch_size)
             is_closed = data.is_table or close
             found[name] = FileInput(one, parts, read_all, data.kind, is_closed, data.batch_size)
             continue
@@ -236,10 +239,16 @@ def read_inputs(
     return found
 
 
-def _parts(source: Source, reader: StreamReader, small: int) -> StreamParts | None:
-    if isinstance(source, Table):
+def _parts(source: Source, files: StreamFiles, small: int) -> StreamParts | None:
+    """Parts of files; None if they are few, or if what is dropped or moved depends on the whole."""
+    if isinstance(source, Table) or source.on_violation != "raise":
         return None
-    parts = reader.parts()
+
+    def check(rows: Rows) -> EventBatch:
+        gate = Gate(source)
+        return gate.admit(gate.judge(rows))
+
+    parts = files.parts(check)
     return parts if parts is not None and len(parts) > small else None
 
 
@@ -269,31 +278,20 @@ def _read(
     source: Source, data: Data, checks: bool, times: OneKind, batch_size: int
 ) -> tuple[EventBatch, Index, TimeKind, bool]:
     """The elements, in which batch a run reads each, the kind of their times, and whether that is all."""
-    is_table = isinstance(source, Table)
-    if isinstance(data, StreamReader):
-        return *_read_all(data), data.kind, is_table or data.is_table
-    intake = Intake(source, check_orphans=checks, times=times)
+    gate = Gate(source, check_orphans=checks, times=times)
+    if isinstance(data, StreamFiles):
+        pieces: Iterable[Data] = data.rows(source.on_violation)
+    else:
+        # All partitions are known before a CTI counts.
+        pieces = [data] if source.partition else slices(data, batch_size, source.name)
     parts, kind = list[EventBatch](), None
-    # All partitions are known before a CTI counts.
-    for part in [data] if source.partition else slices(data, batch_size, source.name):
-        push = intake.judge(part)
-        parts.append(intake.take(push))
-        kind = merge_kinds(kind, push.kind)
-    return *_in_turn(parts, source.columns), kind, is_table or intake.is_table
-
-
-def _read_all(reader: StreamReader) -> tuple[EventBatch, Index]:
-    return _in_turn(list(reader), reader.schema, is_one=reader.has_partitions)
-
-
-def _in_turn(
-    parts: Sequence[EventBatch], schema: pa.Schema, *, is_one: bool = False
-) -> tuple[EventBatch, Index]:
-    """All elements, and in which part each is; then how many parts there are."""
-    numbers = [0] * len(parts) if is_one else list(range(len(parts)))
-    end = 1 if is_one else len(parts)
-    turns = np.append(np.repeat(np.array(numbers, np.int64), [len(part) for part in parts]), end)
-    return (concat(parts) if parts else empty(schema)), turns
+    for piece in pieces:
+        admission = gate.judge(piece)
+        parts.append(gate.admit(admission))
+        kind = merge_kinds(kind, admission.given.kind)
+    is_table = isinstance(source, Table) or gate.is_table
+    turns = np.append(np.repeat(np.arange(len(parts)), [len(part) for part in parts]), len(parts))
+    return (concat(parts) if parts else empty(source.columns)), turns, kind, is_table
 
 
 def to_inserts(history: History) -> EventBatch:

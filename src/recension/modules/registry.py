@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import Any, Final
 
 from recension.core.errors import RecensionError, SchemaError, describe_error
 from recension.modules.module import Module
@@ -52,3 +53,19 @@ def load_module(point: EntryPoint) -> type[Module]:
         raise RecensionError(reason)
     kind.registered_as = point.name  # type: ignore[attr-defined]
     return kind
+
+
+def make_module(named: Any, given: Mapping[str, Any] | None = None) -> Module:
+    """A module by its name or class, with its arguments; or one that has them already."""
+    given = given or {}
+    kind = module_named(named) if isinstance(named, str) else named
+    if isinstance(kind, type) and issubclass(kind, Module):
+        try:
+            return kind(**given)
+        except TypeError as why:  # a method is missing
+            raise SchemaError(f"{kind.__name__}: {why}") from None
+    if isinstance(kind, Module) and not given:
+        return kind
+    if isinstance(kind, Module):
+        raise SchemaError(f"apply: {kind} has its parameters already; give them once")
+    raise SchemaError(f"apply: {named!r} is not a module; give an rc.Operator, or the name of one")

@@ -121,7 +121,7 @@ class AggregateNode(GroupedNode):
     def derive_schema(self) -> pa.Schema:
         require_speculate(self.speculate)
         if not self.aggregates:
-            raise SchemaError("agg: give at least one aggregate, such as n=rc.count()")
+            raise SchemaError("agg: give at least one aggregate", instead=", such as n=rc.count()")
         keys = projected_schema(self.keys, self.input.schema, "group_by")
         answers = self._answer_fields(keys.names)
         require_names([*keys.names, *(field.name for field in answers)], "agg")

@@ -465,13 +465,15 @@ def _numeric_type(aggregate: Aggregate, schema: pa.Schema, *, takes_decimals: bo
             f"{aggregate}: {aggregate.name} does not take decimals, and {aggregate.argument} is "
             f"{type_name(kind)}; cast it to float64, or to be exact to int64{unit}"
         )
-    if pa.types.is_duration(kind):
-        advice = "; count its seconds, as in rc.lifetime().dt.total_seconds()"
-    else:
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        advice = "; if it holds numbers, cast it to float64 or int64" if is_text else ""
+    is_text, is_duration = (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind),
+        pa.types.is_duration(kind),
+    )
+    advice = "; if it holds numbers, cast it to float64 or int64" if is_text else ""
+    advice = "; count its seconds" if is_duration else advice
     raise SchemaError(
-        f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}{advice}"
+        f"{aggregate}: {aggregate.name} needs numbers, but {aggregate.argument} is {type_name(kind)}{advice}",
+        instead=", as in rc.lifetime().dt.total_seconds()" if is_duration else "",
     )
 
 

@@ -31,7 +31,7 @@ from recension.plan.node import Node, Outputs, all_of
 from recension.plan.schemas import name_apart
 from recension.plan.span import Project, Where
 from recension.plan.timed_span import reads_times
-from recension.plan.timed_steps import where_timed
+from recension.plan.timed_steps import filtered
 
 A = TypeVar("A")
 VERB = "agg"
@@ -69,33 +69,35 @@ class AggregateColumns(Generic[A]):
 def require_answer(tree: Tree, keys: Sequence[str]) -> None:
     """Raise unless it is computed from aggregates, and otherwise of keys alone."""
     if not aggregates_of(tree):
-        raise SchemaError(f"agg: {render(tree)} is not an aggregate; use rc.count(), rc.sum('column'), ...")
+        raise SchemaError(
+            f"agg: {render(tree)} is not an aggregate", instead="; use rc.count(), rc.sum('column'), ..."
+        )
     if strange := sorted(set(columns_of(tree)) - set(keys)):
         raise SchemaError(
-            f"agg: {render(tree)} reads {strange[0]} outside of an aggregate, where only keys of group_by "
-            f"have one value; take rc.first({strange[0]!r}), rc.max({strange[0]!r}), ..."
+            f"agg: {render(tree)} reads {strange[0]} outside of an aggregate, where only keys of groups "
+            "have one value",
+            instead=f"; take rc.first({strange[0]!r}), rc.max({strange[0]!r}), ...",
         )
 
 
 def having(plan: Node, condition: Tree) -> Node:
     """The answers of which a condition holds; it reads their columns, and aggregates that need no column."""
     if not aggregates_of(condition):
-        holds = Expression(condition)
-        return where_timed(plan, holds) if reads_times(holds) else Where(plan, holds)
+        return filtered(plan, Expression(condition))
     is_computed = isinstance(plan, Project) and plan.verb == VERB
     node = plan.input if isinstance(plan, Project) and is_computed else plan
     outputs: Outputs = plan.outputs if isinstance(plan, Project) and is_computed else all_of(plan.schema)
     if not isinstance(node, AggregateNode | ModuleWindow) or _yields_rows(node):
         raise SchemaError(
-            f"having({render(condition)}): {aggregates_of(condition)[0]} is an aggregate of the events of "
-            "agg(...), which is not the step before; write having(...) right after it, or where(...) of its "
-            "columns"
+            f"having({render(condition)}): {aggregates_of(condition)[0]} is an aggregate of events, and the "
+            "step before has no aggregates",
+            instead="; write having(...) right after agg(...), or where(...) of its columns",
         )
     for aggregate in aggregates_of(condition):
         if any(map(reads_times, aggregate.inputs)):
             raise SchemaError(
-                f"having({render(condition)}): {aggregate} reads times, which only agg(...) can; name it "
-                "there, as in agg(longest=rc.max(rc.lifetime())).having(rc.col('longest') > 5)"
+                f"having({render(condition)}): {aggregate} reads times, so it must be a column first",
+                instead=", as in agg(longest=rc.max(rc.lifetime())).having(rc.col('longest') > 5)",
             )
     require_columns(columns_of(condition), plan.schema, f"having({render(condition)})")
     by_name = {name: computed.tree for name, computed in outputs}

@@ -15,6 +15,7 @@ from recension.core.errors import RecensionError
 from recension.plan.node import Node, count_readers, each_once
 from recension.plan.properties import describe_properties
 from recension.plan.schemas import describe_columns, type_name
+from recension.plan.warnings import describe_lifetimes, find_warnings
 
 Annotate: TypeAlias = Callable[[Node], str | None]
 Format: TypeAlias = Literal["text", "json"]
@@ -39,12 +40,13 @@ def describe(roots: Sequence[Node], annotate: Annotate | None = None) -> dict[st
             "label": node.label,
             "inputs": [numbers[child] for child in node.inputs],
             "schema": {field.name: type_name(field.type) for field in node.schema},
+            "lifetimes": describe_lifetimes(node),
             "properties": asdict(node.properties),
             "chosen": annotate(node) if annotate else None,
         }
         for node, number in numbers.items()
     ]
-    return {"roots": [numbers[root] for root in roots], "nodes": nodes}
+    return {"roots": [numbers[root] for root in roots], "nodes": nodes, "warnings": find_warnings(roots)}
 
 
 def explain_html(root: Node, annotate: Annotate) -> str:
@@ -85,6 +87,7 @@ def _text(roots: Sequence[Node], annotate: Annotate) -> str:
 
     for root in roots:
         show(root, "", "")
+    lines += [f"warning: {text}" for text in find_warnings(roots)]
     return "\n".join(lines) + "\n"
 
 
@@ -93,6 +96,7 @@ def _describe_facts(node: Node, annotate: Annotate) -> list[str]:
     return [
         f"columns: {describe_columns(node.schema)}",
         f"known: {describe_properties(node.properties)}",
+        *_indent_under("lifetimes: ", describe_lifetimes(node)),
         *_indent_under("chosen: ", chosen),
     ]
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from recension.core.errors import SchemaError, TimeError
 from recension.core.ticks import FOREVER, Length, describe_duration, duration
 from recension.core.time_kind import TICKS, merge_kinds
-from recension.plan.join import How, Join
+from recension.plan.expressions import Expression
+from recension.plan.join import How, Join, full_join
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.plan.source import declared_kind
@@ -90,6 +91,28 @@ class Unless(IntervalJoin):
     def derive_properties(self) -> Properties:
         """Ends do not matter: all that becomes of an answer is that it goes or comes back."""
         return Properties(has_key=self.left.properties.has_key, constant_duration=self.within)
+
+
+def interval_join_of(
+    left: Node,
+    right: Node,
+    on: tuple[str, ...],
+    where: Expression | None,
+    how: How | Literal["full", "cross"],
+    suffix: str,
+    starts: Any,
+    closed: str,
+) -> Node:
+    """The join by starts that somebody asks for."""
+    if how == "cross":
+        raise SchemaError(
+            "join(how='cross'): every pair matches, so starts= cannot choose: leave out how='cross'"
+        )
+    low, high = range_of_starts(starts, closed)
+    require_lengths(tuple(starts), (left, right), "join", "starts")
+    kind: How = "left" if how == "full" else how
+    pairs = IntervalJoin(left, right, on, where, kind, suffix, low=low, high=high)
+    return full_join(pairs) if how == "full" else pairs
 
 
 def require_starts(inputs: tuple[Node, ...], verb: str) -> None:

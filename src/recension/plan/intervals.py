@@ -96,7 +96,8 @@ def into_interval(given: IntoInterval, verb: str) -> Interval:
     if isinstance(given, tuple) and len(given) == 2:
         return interval(*given)
     raise SchemaError(
-        f"{verb}: {given!r} is no interval; write rc.valid(), rc.interval(start, end) or a pair of columns"
+        f"{verb}: {given!r} is no interval",
+        instead="; write rc.valid(), rc.interval(start, end) or a pair of columns",
     )
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from recension.core.errors import SchemaError
 from recension.plan.expressions import Expression, column, expression, lit, require_boolean, require_columns
 from recension.plan.expressions.tree import substitute
-from recension.plan.node import FilterRule, Names, Node, PairNode, all_of, columns_named
+from recension.plan.group_apply import Group
+from recension.plan.node import FilterRule, Names, Node, PairNode, all_of, columns_named, walk
 from recension.plan.properties import Properties
 from recension.plan.schemas import require_names, require_same_type
 from recension.plan.span import Project, Union, indistinct_columns
@@ -43,7 +44,8 @@ class Join(PairNode):
     @property
     def label(self) -> str:
         keys = f" on {', '.join(self.on)}" if self.on else ""
-        return f"{self.how} join{keys}" + (f" where {self.where}" if self.where else "")
+        how = "cross" if self.how == "inner" and not self.on and not self.where else self.how
+        return f"{how} join{keys}" + (f" where {self.where}" if self.where else "")
 
     @property
     def right_outputs(self) -> tuple[tuple[str, str], ...]:
@@ -62,7 +64,7 @@ class Join(PairNode):
     def derive_schema(self) -> pa.Schema:
         if self.how not in get_args(How):
             raise SchemaError(
-                f"{self.verb}: how is 'inner', 'left', 'full', 'semi' or 'anti', not {self.how!r}"
+                f"{self.verb}: how is 'inner', 'left', 'full', 'semi', 'anti' or 'cross', not {self.how!r}"
             )
         require_columns(self.on, self.left.schema, f"{self.verb}(on=...)")
         require_columns(self.on, self.right.schema, f"{self.verb}(on=...), in the right stream")
@@ -178,6 +180,42 @@ _RULES = {
     "semi": _semi_join_properties,
     "anti": _anti_join_properties,
 }
+
+
+def join_of(
+    left: Node,
+    right: Node,
+    on: tuple[str, ...],
+    where: Expression | None,
+    how: How | Literal["full", "cross"],
+    suffix: str,
+) -> Node:
+    """The join that somebody asks for; which events match must be said."""
+    if how == "cross":
+        if given := [name for name, of in (("on", on), ("where", where)) if of]:
+            raise SchemaError(
+                f"join(how='cross'): every pair matches, so {given[0]}= cannot choose: leave out how='cross'"
+            )
+        return Join(left, right, (), None, "inner", suffix)
+    is_known = how in (*get_args(How), "full")
+    if is_known and not on and where is None and not _groups_below(left) & _groups_below(right):
+        raise SchemaError(_describe_missing_condition(how))
+    if how == "full":
+        return full_join(Join(left, right, on, where, "left", suffix))
+    return Join(left, right, on, where, how, suffix)
+
+
+def _groups_below(node: Node) -> set[Group]:
+    """The groups that a stream is of: their keys are a condition of joins between their streams."""
+    found: set[Group] = set()
+    for group in (step for step in walk(node) if isinstance(step, Group)):
+        found |= {group} | _groups_below(group.input)
+    return found
+
+
+def _describe_missing_condition(how: str) -> str:
+    every = "how='cross' for every pair" if how == "inner" else "where=rc.lit(True) if any event matches"
+    return f"join: nothing says which events match: give on=, the key columns, or where=; or {every}"
 
 
 def full_join(pairs: Join) -> Node:

@@ -273,7 +273,7 @@ class ModuleWindow(GroupedNode):
     def _check_values(self) -> None:
         for _, answer in self.answers:
             if isinstance(answer, ModuleCall) and answer.module.yields_rows:
-                raise SchemaError(f"agg: {answer.module.name} yields rows; use apply(...)")
+                raise SchemaError(f"agg: {answer.module.name} yields rows", instead="; use apply(...)")
             if isinstance(answer, Aggregate) and answer.yields_rows:
                 raise SchemaError(f"agg: {answer} yields rows, so it must be the only one")
         if self.policies.stamp != "align":

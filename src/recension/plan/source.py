@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, RUN, SEQ, TimeColumns
-from recension.core.partitions import PartitionColumns
+from recension.core.placement import PartitionColumns
 from recension.core.ticks import TimeUnit, describe_duration
 from recension.core.time_kind import (
     AWARE,
@@ -26,7 +26,7 @@ from recension.core.time_kind import (
 from recension.core.validity import Policy
 from recension.plan.node import Needs, Node, walk
 from recension.plan.properties import NOTHING_KNOWN, Properties
-from recension.plan.structure import Structure
+from recension.plan.structure import NOT_STRUCTURE, Structure
 
 
 class Leaf(Node):
@@ -101,6 +101,8 @@ class Source(Leaf):
     """What integers in its columns of times count since 1970; they are timestamps in UTC then."""
     closes_once: bool = False
     """Does each of equal events have a close of its own? Else another close revises the last end."""
+    arrival: str | None = field(default=None, metadata=NOT_STRUCTURE)
+    """The column that says when a row arrived: no part of the payload, nor of what a query means."""
 
     are_rows: ClassVar[bool] = False
     """Are its inserts rows, of which a step above makes a stream? Then they may begin before a CTI,
@@ -126,6 +128,10 @@ class Source(Leaf):
             )
         if self.unit is not None and self.times not in (None, AWARE):
             raise SchemaError(f"source: unit={self.unit!r} is about times in UTC, not {self.times}")
+        if self.arrival is not None and self.arrival in self.columns.names:
+            raise SchemaError(
+                f"source: arrival={self.arrival!r} is no part of the payload: leave it out of the schema"
+            )
         self._check_partitions()
         super().__post_init__()
 
@@ -147,6 +153,10 @@ class Source(Leaf):
         for role, names in (("partition", self.partition), ("order", self.order)):
             if len(set(names)) < len(names):
                 raise RecensionError(f"source: {role}= names a column twice: {', '.join(names)}")
+
+    def identity(self) -> tuple[Any, ...]:
+        """Sources whose rows are read in two ways are two, though a state fits both."""
+        return (*super().identity(), self.arrival)
 
     @cached_property
     def structure(self) -> Structure:
@@ -177,6 +187,11 @@ class Source(Leaf):
     def time_columns(self) -> TimeColumns:
         """The columns of a plain table that hold times."""
         return TimeColumns.of(self.start, self.end, self.columns, self.kind, self.unit)
+
+    @property
+    def columns_of_times(self) -> TimeColumns:
+        """The same, and the column that says when a row arrived."""
+        return replace(self.time_columns, arrival=self.arrival)
 
     @property
     def sub_streams(self) -> PartitionColumns | None:

@@ -36,8 +36,8 @@ def refuse_table(node: Node, what: str) -> None:
     if (table := find_table(node)) is not None:
         raise SchemaError(
             f"{what}: the rows of table {table.name!r} are true at all times, so the windows would never "
-            "end; "
-            f"join a stream with the table first, stream.join({table.name}, on=...), or use .agg(...)"
+            "end; join a stream with the table first",
+            instead=f", stream.join({table.name}, on=...), or use .agg(...)",
         )
 
 

@@ -142,7 +142,8 @@ class TimedSpan(TimedNode):
         if not _follows(lambda t: self._earliest_start(t, t)):
             raise SchemaError(
                 f"with_lifetime: nothing says how early {self._start} may be, so no CTI could pass; say how "
-                'long before the event\'s own start it may lie at most, as in with_lifetime(..., bound="1h")'
+                "long before the event's own start it may lie at most",
+                instead=', as in with_lifetime(..., bound="1h")',
             )
 
     def _require_time(self, which: str, timed: pa.Schema) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from recension.core.errors import SchemaError
 from recension.core.time_kind import TICKS
 from recension.plan.expressions import Expression, column
 from recension.plan.expressions.tree import conjuncts
 from recension.plan.node import Node, Outputs, all_of
 from recension.plan.schemas import END, START
 from recension.plan.source import declared_kind
-from recension.plan.span import Where
+from recension.plan.span import Project, Where, projected_schema
 from recension.plan.timed_span import TimedSpan, reads_times
 
 
@@ -23,7 +24,31 @@ def timed_span(plan: Node, predicates: Sequence[Expression], outputs: Outputs, v
     return TimedSpan(plan, declared_kind(plan) or TICKS, tuple(predicates), outputs, verb=verb)
 
 
-def where_timed(plan: Node, predicate: Expression) -> Node:
+def filtered(plan: Node, predicate: Expression) -> Node:
+    """The events of which a condition holds, whether it reads their times or not."""
+    return _filtered_by_times(plan, predicate) if reads_times(predicate) else Where(plan, predicate)
+
+
+def projected(plan: Node, outputs: Outputs, verb: str) -> Node:
+    """Columns computed from the payload, and from the times of events if they are used."""
+    is_timed = any(reads_times(computed) for _, computed in outputs)
+    return timed_span(plan, (), outputs, verb) if is_timed else Project(plan, outputs, verb)
+
+
+def with_keys(plan: Node, keys: Outputs) -> tuple[Node, Outputs]:
+    """The plan with columns for the keys of groups that read times, and the keys over it."""
+    timed = {name: key for name, key in keys if reads_times(key)}
+    if not timed:
+        projected_schema(keys, plan.schema, "group_by")
+        return plan, keys
+    for name in timed:
+        if name in plan.schema.names:
+            raise SchemaError(f"group_by: there is a column {name!r} already; give the key another name")
+    below = timed_span(plan, (), (*all_of(plan.schema), *timed.items()), "group_by")
+    return below, tuple((name, column(name) if name in timed else key) for name, key in keys)
+
+
+def _filtered_by_times(plan: Node, predicate: Expression) -> Node:
     """A filter that reads times, over one of the conditions before that which do not."""
     parts = [Expression(part) for part in conjuncts(predicate.tree)]
     first = next(i for i, part in enumerate(parts) if reads_times(part))

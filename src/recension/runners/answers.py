@@ -19,11 +19,11 @@ from recension.core.errors import RecensionError, StreamError, suggest_name
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder
 from recension.core.wall_clock import Clock
+from recension.gate.readings import Position
 from recension.operators.base import Chunks
 from recension.operators.state.chunks import take_prefix
 from recension.plan.node import Node
 from recension.runners.beliefs import Beliefs
-from recension.runners.result import Position
 
 HISTORY_LIMIT: Final = 1 << 20
 # In bytes. To cancel elements takes up to a third of the time in which they were computed: it is put off.

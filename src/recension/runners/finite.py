@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from os import PathLike
+
+import pyarrow as pa
 
 from recension.core import wall_clock
+from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
-from recension.core.formats.reader import StreamReader
+from recension.core.formats.reader import StreamFiles
+from recension.core.formats.stream_files import sort_rows
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Clock
+from recension.gate.decode import Data, to_readable
+from recension.gate.readings import Reading
 from recension.plan.node import Node, rebuild
-from recension.plan.source import Source
-from recension.runners.intake import Data, require_inputs, slices
+from recension.plan.source import Source, describe_unknown_source
 from recension.runners.local import BATCH_SIZE, Session
-from recension.runners.result import Reading, Result
+from recension.runners.result import Result
 
 
 def run(
@@ -28,7 +34,7 @@ def run(
 ) -> Result:
     """Run a query over finite inputs, taken in turn, a batch from each."""
     queries = {"query": without_idleness(query)}
-    with Session(queries, batch_size, clock, history_limit=0, workers=workers) as session:
+    with Session(queries, batch_size, clock, history_limit=0, workers=workers).warn_of_meaning() as session:
         for _ in push_inputs(session, inputs, batch_size=batch_size, close=close):
             pass
         result = replace(session.read(), reading=Reading())
@@ -55,9 +61,10 @@ def push_inputs(
     An input that just ends is not closed (it may have died) unless ``close`` says so; a plain table is.
     """
     require_inputs(inputs, session.sources)
-    inputs = {
-        name: data.in_columns(session.columns_of(name)) if isinstance(data, StreamReader) else data
+    files = {
+        name: session.open_files(name, data, batch_size)
         for name, data in inputs.items()
+        if is_files(data) and name not in session.tables
     }
     for name, data in inputs.items():
         if isinstance(data, Result) and not data.is_whole and name not in session.unchecked_sources:
@@ -69,10 +76,12 @@ def push_inputs(
     tables = {name: data for name, data in inputs.items() if name in session.tables}
     # First: what is joined with them need not wait.
     for name, data in tables.items():
-        _push_table(session, name, data)
+        session.push(name, data)
+        if not session.is_closed(name):
+            session.advance(name, FOREVER)
         yield name
     pieces = {
-        name: _push_slices(session, name, data, batch_size)
+        name: _push_pieces(session, name, files.get(name) or _pieces(session, name, data, batch_size))
         for name, data in inputs.items()
         if name not in tables
     }
@@ -85,43 +94,41 @@ def push_inputs(
             yield name
 
 
-def _push_table(session: Session, name: str, data: Data) -> None:
-    """Push a table, which is read once, and close it."""
-    if isinstance(data, StreamReader):
-        for _ in _push_slices(session, name, data, 0):
-            pass
-    else:
-        session.push(name, data)
-    if not session.is_closed(name):
-        session.advance(name, FOREVER)
+def _pieces(session: Session, name: str, data: Data, size: int) -> Iterable[Data]:
+    """Data in batches; of a source with partitions in one: all are known before a CTI counts."""
+    return [data] if name in session.partitioned_sources else slices(data, size, name)
 
 
-def _push_slices(session: Session, name: str, data: Data, size: int) -> Iterator[bool]:
+def _push_pieces(session: Session, name: str, pieces: Iterable[Data]) -> Iterator[bool]:
     """Push one batch of an input each time it is asked."""
-    if isinstance(data, StreamReader) and data.has_partitions:
-        yield _push_placed(session, name, data)
-        return
-    if isinstance(data, StreamReader):
-        session.adopt(name, data)  # a table without rows is a table all the same
-        with session.add_advice_to_errors(name):
-            for batch in data:
-                session.push_checked(name, batch, data)
-                yield True
-        return
-    if name in session.partitioned_sources:
-        session.push(name, data)  # all partitions are known before a CTI counts
-        yield True
-        return
-    for part in slices(data, size, name):
-        session.push(name, part)
+    for piece in pieces:
+        session.push(name, piece)
         yield True
 
 
-def _push_placed(session: Session, name: str, reader: StreamReader) -> bool:
-    """Push the files of a source with partitions at once: all are known before a CTI counts."""
-    chunk = reader.read_placed()
-    session.adopt(name, reader)
-    with session.add_advice_to_errors(name), chunk.locate_errors(session.rows_seen(name)):
-        session.push(name, chunk.batch, chunk.placement)
-    session.adopt(name, reader)
-    return True
+def is_files(data: Data) -> bool:
+    """Are they files, opened or at a path?"""
+    return isinstance(data, StreamFiles | str | PathLike)
+
+
+def require_inputs(given: Collection[str], sources: Collection[str]) -> None:
+    """Every source has an input, and every input a source."""
+    for name in given:
+        if name not in sources:
+            raise RecensionError(describe_unknown_source(name, sources))
+    for name in sources:
+        if name not in given:
+            raise RecensionError(f"no input for source {name!r}; the query reads {', '.join(sources)}")
+
+
+def slices(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
+    """Data in parts of so many rows; one empty part of data that has none."""
+    data = to_readable(data, name)
+    data = sort_rows(data) if isinstance(data, pa.Table) else data
+    for start in range(0, max(len(data), 1), size):
+        end = min(start + size, len(data))
+        yield (
+            data.slice(start, size)
+            if isinstance(data, pa.Table)
+            else (data.slice(start, end) if isinstance(data, EventBatch) else data[start:end])
+        )

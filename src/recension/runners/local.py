@@ -25,14 +25,18 @@ from recension.core import wall_clock
 from recension.core.batch import EventBatch
 from recension.core.change_log import tables_of
 from recension.core.errors import RecensionError, StreamError, TimeError, describe_error
-from recension.core.formats.reader import StreamReader
+from recension.core.formats.reader import StreamFiles
 from recension.core.formats.versions import time_of_belief
 from recension.core.history import History
 from recension.core.memory_pool import MemoryPool, MemoryUse
-from recension.core.partitions import Heard
+from recension.core.rows import Origin, Rows
 from recension.core.ticks import BEGINNING, FOREVER, TimeLike, instant
 from recension.core.time_kind import OneKind, kind_of
 from recension.core.wall_clock import Clock
+from recension.gate.decode import Data, open_source
+from recension.gate.partition_state import Heard
+from recension.gate.readings import Reading
+from recension.gate.step import IntoPartition
 from recension.lowering import PhysicalPlan, describe_choice
 from recension.operators.base import Chunks
 from recension.operators.state.chunks import take_prefix
@@ -40,14 +44,14 @@ from recension.plan.explain import explain
 from recension.plan.node import Node
 from recension.plan.source import Table, times_in
 from recension.runners.answers import HISTORY_LIMIT
-from recension.runners.intake import Data
+from recension.runners.blockers import Blocker
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics
 from recension.runners.query_run import Queries, QueryRun
 from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
 from recension.runners.recording_files import LIMIT
-from recension.runners.result import Reading, Result
-from recension.runners.session_lock import LockedSession, RefusedError, run_exclusively
+from recension.runners.result import Result
+from recension.runners.session_lock import LockedSession, run_exclusively
 from recension.runners.snapshot import (
     NOTES,
     SESSION,
@@ -56,7 +60,6 @@ from recension.runners.snapshot import (
     seal_snapshot,
     session_table,
 )
-from recension.runners.sub_streams import IntoPartition
 
 BATCH_SIZE = 1 << 16
 
@@ -90,17 +93,21 @@ class Session(LockedSession):
         if pool is not None and workers > 1:
             raise RecensionError("session: memory= bounds the state of one process: leave out workers=")
         self._queries = dict(queries)
-        self._run = QueryRun(queries, batch_size, self._now, history_limit, times or OneKind(), keep, workers)
+        self._last_reading: int | None = None
+        self._keeps = bool(keep)
+        self._run = QueryRun(
+            *(queries, batch_size, self._now, history_limit, times or OneKind(), keep, workers, self._moment)
+        )
         self._merges: dict[str, MergePorts] = {}
 
     @property
     def sources(self) -> list[str]:
         """The names to push to."""
-        return list(self._run.intakes)
+        return list(self._run.gates)
 
     def columns_of(self, source: str) -> pa.Schema:
         """The columns of a source."""
-        return self._run.intake(source).columns
+        return self._run.gate(source).source.columns
 
     @property
     def tables(self) -> set[str]:
@@ -127,6 +134,11 @@ class Session(LockedSession):
         """Sources in which a retraction may name an unknown event: a step above handles that."""
         return self._run.unchecked_sources
 
+    def warn_of_meaning(self) -> Self:
+        """Say with the first rows what of the queries is hardly meant; for sessions that users begin."""
+        self._run.warns_of_meaning = True
+        return self
+
     @property
     def closes_inputs(self) -> bool:
         """Are sources closed when their inputs end? Then they need not send CTIs before."""
@@ -137,7 +149,12 @@ class Session(LockedSession):
         self._run.closes_inputs = closes
 
     def _now(self) -> int:
-        return self._clock()
+        self._last_reading = self._clock()
+        return self._last_reading
+
+    def _moment(self) -> int | None:
+        """What the clock shows; a clock on which something depends is not read once more for this."""
+        return self._last_reading if self._keeps or self._run.is_clocked else self._clock()
 
     @run_exclusively
     def use_clock(self, clock: Clock) -> None:
@@ -194,55 +211,41 @@ class Session(LockedSession):
         partition: IntoPartition | None = None,
         *,
         heard: Heard | None = None,
+        origin: Origin | None = None,
     ) -> None:
-        """Feed a source: a table, a frame, a history, a result, or elements.
+        """Feed a source: a table, a frame, a history, a result, elements, or the path of files.
 
         For a source with partitions, ``partition`` names the partition of data without such a column; for a
         list of elements it may be a list too. Data of several partitions may be given as ``{partition:
-        data}``. ``heard`` is for shards: what they know of the rows of all shards.
+        data}``. Files are read whole. ``heard`` is for shards: what they know of the rows of all shards.
+        ``origin`` is for those who know where the rows of a table come from.
 
         A push is refused as a whole, and the session continues as if it had not happened, also if a row
         breaks an expression or function that reads just that row. After an error in any other step the
         session refuses every call except `restore`.
         """
         with self._lock.hold("push"):
-            intake = self._run.intake(source)
+            gate = self._run.gate(source)
             try:
-                push = intake.judge(data, self._run.arrive(source, partition, heard=heard))
-                self._run.check_push(source, push)
-                self._run.look(source, push)
+                arrival = self._run.arrive(source, partition, heard=heard, origin=origin)
+                admission = gate.judge(data, arrival)
+                self._run.check_push(source, admission)
+                self._run.look(source, admission)
                 with self._step():
-                    self._run.feed(source, self._run.take(source, push))
+                    self._run.feed(source, self._run.take(source, admission))
             except StreamError as why:
                 raise self._run.plan.with_advice(source, why) from None
 
-    @contextmanager
-    def add_advice_to_errors(self, source: str) -> Iterator[None]:
-        """Errors in the elements of a source say what to do about them."""
-        try:
-            yield
-        except StreamError as why:
-            raise self._run.plan.with_advice(source, why) from None
-
-    @run_exclusively
-    def adopt(self, source: str, reader: StreamReader) -> None:
-        """A source is fed from a reader, which makes the checks."""
-        self._run.intake(source).adopt(reader)
-
-    @run_exclusively
-    def push_checked(self, source: str, batch: EventBatch, reader: StreamReader) -> None:
-        """Feed a source from a reader, which has made the checks already."""
-        self._run.refuse_external(source, batch)
-        if reader.is_table:
-            self._run.intake(source).refuse_counts(batch, reader.kind)
-        self._run.intake(source).adopt(reader)
-        with self._step():
-            self._run.feed(source, [batch])
+    def open_files(self, source: str, data: StreamFiles | str | PathLike[str], size: int) -> Iterator[Rows]:
+        """The rows of files, to be pushed to a source piece by piece; they are opened at once."""
+        gate = self._run.gate(source)
+        return open_source(gate.source, data, size).rows(gate.source.on_violation)
 
     @run_exclusively
     def feed(self, source: str, batch: EventBatch) -> None:
         """Feed a source with elements that are known to be valid."""
         self._run.refuse_external(source, batch)
+        self._run.bypasses_gates = True
         with self._step():
             self._run.feed(source, [batch])
 
@@ -252,9 +255,9 @@ class Session(LockedSession):
 
         Without a partition it applies to all, even to those that have sent nothing yet.
         """
-        intake, until = self._run.intake(source), _instant(t, where := f"{source}: advance")
+        gate, until = self._run.gate(source), _instant(t, where := f"{source}: advance")
         self._run.times.require(kind_of(until), where)
-        push = intake.advance(until, self._run.arrive(source, partition))
+        push = gate.advance(until, self._run.arrive(source, partition))
         self._run.check_push(source, push)
         self._run.name_times([(where, until)])
         with self._step():
@@ -266,15 +269,15 @@ class Session(LockedSession):
 
         A snapshot keeps it: the first number stays.
         """
-        self._run.intake(source).expect_partitions(number)
+        self._run.gate(source).expect_partitions(number)
 
     @run_exclusively
     def close(self) -> None:
         """End all sources: nothing more comes."""
-        self._run.engine.check_end(self._run.vertices_of(self._run.intakes))
+        self._run.engine.check_end(self._run.vertices_of(self._run.gates))
         pushes = {
-            source: intake.advance(FOREVER, self._run.arrive(source))
-            for source, intake in self._run.intakes.items()
+            source: gate.advance(FOREVER, self._run.arrive(source))
+            for source, gate in self._run.gates.items()
         }
         with self._step():
             for source, push in pushes.items():
@@ -388,7 +391,7 @@ class Session(LockedSession):
 
     @run_exclusively
     def explain(self, query: str | None = None) -> str:
-        """The plan of a query as it runs: what its steps have chosen by now."""
+        """The plan of a query, or of all, as it runs: what its steps have chosen; who answers wait for."""
         plan = self._run.plan
 
         def describe_step(node: Node) -> str | None:
@@ -396,8 +399,28 @@ class Session(LockedSession):
             chosen = operator.describe_choices() if operator else self._run.describe_partitions(node)
             return "\n".join(chosen) or describe_choice(node)
 
-        root = plan.queries[self._run.answers.query_name(query)]
-        return explain([root], annotate=describe_step) + str(self._run.work)
+        names = list(plan.queries) if query is None else [self._run.answers.query_name(query)]
+        text = explain([plan.queries[name] for name in names], annotate=describe_step)
+        return text + str(self._run.work) + "".join(self._describe_waiting(name) for name in names)
+
+    def _describe_waiting(self, query: str) -> str:
+        kind = self._run.times.kind
+        of = query if len(self._run.plan.queries) > 1 else "the answer"
+        return "".join(f"{of} {one.describe(kind)}\n" for one in self._run.find_blockers(query))
+
+    @run_exclusively
+    def blockers(self, query: str | None = None) -> list[Blocker]:
+        """The inputs that a query waits for: where their CTIs stand, since when, and what would free it.
+
+        >>> import recension as rc
+        >>> trades, calib = rc.source("trades", {"k": "string"}), rc.source("calib", {"k": "string"})
+        >>> live = rc.session(trades.join(calib, on="k"))
+        >>> live.push("trades", [rc.Insert({"k": "a"}, 1, 5), rc.Cti(9)])
+        >>> [(one.source, one.remedy) for one in live.blockers()]
+        [('calib', "advance it: session.advance('calib', t), send ctis, or put .advance_time(...) on it")]
+        """
+        self._settle()
+        return self._run.find_blockers(self._run.answers.query_name(query))
 
     @run_exclusively
     def counts(self) -> dict[str, Counter[str]]:
@@ -408,17 +431,17 @@ class Session(LockedSession):
     @run_exclusively
     def is_table(self, source: str) -> bool:
         """Was the last data pushed to this source a plain table?"""
-        return self._run.intake(source).is_table
+        return self._run.gate(source).is_table
 
     @run_exclusively
     def is_closed(self, source: str) -> bool:
         """Can nothing more come at this source?"""
-        return self._run.intake(source).is_closed
+        return self._run.gate(source).is_closed
 
     @run_exclusively
     def rows_seen(self, source: str) -> int:
         """How many rows were pushed to this source; row numbers in messages count from the first."""
-        return self._run.intake(source).rows
+        return self._run.gate(source).rows
 
     @run_exclusively
     def snapshot(self, notes: Chunks | None = None) -> dict[str, pa.Table]:
@@ -481,8 +504,6 @@ class Session(LockedSession):
         try:
             try:
                 yield
-            except RefusedError:
-                raise
             except BaseException:
                 self._run.end_recording("the session failed")
                 raise

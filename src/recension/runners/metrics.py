@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
 from recension.core.batch import EventBatch
-from recension.core.partitions import PartitionProgress
-from recension.core.repeats import REPEATED
 from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, LATE, STALE_CTI
+from recension.gate.partition_state import PartitionProgress
+from recension.gate.repeats import REPEATED
 from recension.operators.pipeline import Flow
+from recension.runners.blockers import Blocker
 
 ROWS_WITHOUT_CTI: Final = 1_000_000
 # Where less than this part of the rows is held, something else keeps the state small.
@@ -49,9 +50,23 @@ class Metrics:
     partitions: list[PartitionProgress] = field(default_factory=list)
     """Of a source: how far each of its partitions is."""
     held_back_by: str | None = None
-    """Of a source with partitions: the one that the others wait for, or how many have yet to speak."""
+    """The input, and its partition, that a step of several inputs or an answer waits for. Of a source with
+    partitions: the one that the others wait for, or how many have yet to speak."""
+    held_at: int | None = None
+    """The CTI that this input stands at."""
+    held_since: int | None = None
+    """When it got there, by the clock of the session."""
+    freed_by: str | None = None
+    """What would let it go on."""
     is_halted: bool = False
     """Of a merge: has every input left that could move the output, while others wait for it to move?"""
+
+    def wait_for(self, blockers: Sequence[Blocker]) -> None:
+        """Name the inputs that it waits for; those of equal CTIs all at once."""
+        if blockers:
+            first = blockers[0]
+            self.held_back_by = "; ".join(one.name for one in blockers)
+            self.held_at, self.held_since, self.freed_by = first.cti, first.since, first.remedy
 
     def count_in(self, batch: EventBatch) -> None:
         """Count elements that come in."""

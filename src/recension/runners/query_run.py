@@ -1,6 +1,6 @@
 """The queries of a session at work: from the elements of a source to the answers of the queries.
 
-    data ── Intake.judge, take ──> valid elements ── Engine.step ──> what every vertex gives ──> Answers
+    data ── Gate.judge, admit ──> valid elements ── Engine.step ──> what every vertex gives ──> Answers
 
 Who may call, and when the session has failed, is the session's business (local.py).
 """
@@ -8,7 +8,7 @@ Who may call, and when the session has failed, is the session's business (local.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from typing import Any, Final, TypeAlias
@@ -16,12 +16,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, empty
+from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, empty
 from recension.core.errors import RecensionError, StreamError, describe_error, first_failure, first_line
 from recension.core.memory import trim
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, OneKind, TimesInMessages, kind_of
 from recension.core.wall_clock import Clock
+from recension.gate.gate import Admission, Gate
+from recension.gate.pace import PacedPartitions
+from recension.gate.place import describe_progress
+from recension.gate.step import Arrival, IntoPartition
+from recension.gate.tables import TableGate
 from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
 from recension.operators.pipeline import Flow, flow_of
@@ -31,15 +36,12 @@ from recension.plan.node import Node
 from recension.plan.source import Source, Table, describe_unknown_source, times_in
 from recension.plan.tables import find_followed
 from recension.runners.answers import QueryAnswers
+from recension.runners.blockers import Blocker, BlockerFinder, Progress, StandingSince
 from recension.runners.engine import elements
-from recension.runners.intake import Intake, Push
+from recension.runners.meaning import MeaningWarnings
 from recension.runners.merging import MergePorts
 from recension.runners.metrics import Metrics, NoCtiWarning, dropped_count, late_count
-from recension.runners.paced_partitions import PacedPartitions
 from recension.runners.recorder import EdgeChoice, Recorder, StepObserver
-from recension.runners.session_lock import RefusedError
-from recension.runners.sub_streams import Arrival, IntoPartition, describe_progress
-from recension.runners.table_intake import TableIntake
 from recension.runners.workload import open_engine
 
 TIMES: Final = "times"
@@ -49,7 +51,7 @@ Queries: TypeAlias = Mapping[str, Node]
 
 
 class QueryRun:
-    """The plan of some queries, the intakes of their sources, the engine and the answers."""
+    """The plan of some queries, the gates of their sources, the engine and the answers."""
 
     def __init__(
         self,
@@ -60,23 +62,32 @@ class QueryRun:
         times: OneKind,
         keep: int = 0,
         workers: int = 1,
+        moment: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """``moment`` is the time by the clock, where that can be known without another reading of it."""
         self._batch_size, self._clock, self.times = batch_size, clock, times
+        self._moment = moment
         self.plan: PhysicalPlan = lower(queries)
         self.engine, self.work = open_engine(self.plan, workers)
         self.name_times(times_in(queries.values()))
-        self.intakes: dict[str, Intake] = {}
+        self.gates: dict[str, Gate] = {}
         # By vertex, the last CTI it gave: what tables that may be read again follow.
         self._ctis: dict[int, int] = {}
-        self._open_intakes()
+        self._stands, self._fed = StandingSince(), set[str]()
+        self.bypasses_gates = False
+        self._open_gates()
         self.answers = QueryAnswers(self.plan.queries, history_limit, clock, keep)
         self._heard: dict[str, int] = {}
         self._cti_warnings: dict[str, NoCtiWarning] = {}
+        self._meaning = MeaningWarnings()
+        self.warns_of_meaning = False
         self.closes_inputs = False
         # What the last push gives, in batches, as steps that read rows only have seen it.
         self._looked: list[Flow] = []
         self._observer: StepObserver | None = None
-        self._has_begun = False
+        # When the elements that were taken in last came, if a column says it.
+        self._arrived: Index | None = None
+        self._has_begun = self._was_restored = False
 
     def settle(self) -> None:
         """Wait until all that was fed has been worked through."""
@@ -112,6 +123,9 @@ class QueryRun:
     def publish(self) -> None:
         """What came out of a push can be read, and is recorded."""
         self.answers.publish()
+        for name in self._fed:
+            self._stands.note(name, self._cti_of(name), self._moment)
+        self._fed = set()
         if self._observer is not None:
             self._observer.publish(self.time_type)
 
@@ -120,35 +134,35 @@ class QueryRun:
         if self._observer is not None:
             self._observer.end(reason)
 
-    def _open_intakes(self) -> None:
-        """An intake for every source; those of sources that are no longer read go."""
+    def _open_gates(self) -> None:
+        """A gate for every source; those of sources that are no longer read go."""
         self.unchecked_sources, self._without_external = (
             self.plan.unchecked_sources,
             self.plan.without_external,
         )
-        self.intakes = {
-            name: self.intakes.get(name) or self._open_intake(source)
+        self.gates = {
+            name: self.gates.get(name) or self._open_gate(source)
             for name, source in self.plan.sources.items()
         }
-        for name, intake in self.intakes.items():
-            intake.feed_paced(self.plan.paced_vertices(name))
+        for name, gate in self.gates.items():
+            gate.paced.follow(self.plan.paced_vertices(name))
         self._followed = {
             name: [self.plan.numbers[node] for node in nodes]
             for name, nodes in find_followed(self.plan.queries.values()).items()
         }
 
-    def _open_intake(self, source: Source) -> Intake:
+    def _open_gate(self, source: Source) -> Gate:
         checks_orphans = source.name not in self.unchecked_sources
         if isinstance(source, Table):
-            return TableIntake(source, check_orphans=checks_orphans, times=self.times)
+            return TableGate(source, check_orphans=checks_orphans, times=self.times)
         in_units = measures_in_units(self.plan.queries.values())
-        return Intake(source, check_orphans=checks_orphans, times=self.times, in_units=in_units)
+        return Gate(source, check_orphans=checks_orphans, times=self.times, in_units=in_units)
 
-    def intake(self, source: str) -> Intake:
-        """The intake of a source; an error if there is no such source."""
-        if source not in self.intakes:
-            raise RecensionError(describe_unknown_source(source, self.intakes, "the queries read"))
-        return self.intakes[source]
+    def gate(self, source: str) -> Gate:
+        """The gate of a source; an error if there is no such source."""
+        if source not in self.gates:
+            raise RecensionError(describe_unknown_source(source, self.gates, "the queries read"))
+        return self.gates[source]
 
     def name_times(self, named: Iterable[tuple[str, int]], times: OneKind | None = None) -> None:
         """Times that a query or a call names are of the kind of all others."""
@@ -160,25 +174,25 @@ class QueryRun:
         """How the times of the answers are written: as those of the inputs."""
         return TICKS if self.times.kind is None else self.times.kind
 
-    def check_push(self, source: str, push: Push) -> None:
+    def check_push(self, source: str, admission: Admission) -> None:
         """Refuse what no step can take in, where that is certain, while nothing has changed."""
-        self.refuse_external(source, push.batch)
-        if push.is_only_ctis:
-            self.check_end(source, push.cti)
-        elif self.intakes[source].takes_all and push.cti == FOREVER:
+        self.refuse_external(source, admission.batch)
+        if admission.is_only_ctis:
+            self.check_end(source, admission.cti)
+        elif self.gates[source].takes_all and admission.cti == FOREVER:
             for vertex in self.vertices_of([source]):
-                self.engine.check_last(vertex, push.stream)
+                self.engine.check_last(vertex, admission.stream)
 
-    def look(self, source: str, push: Push) -> None:
+    def look(self, source: str, admission: Admission) -> None:
         """Refuse a row that a step cannot compute anything of, while nothing has changed.
 
         Steps that read rows only work here: what they give is kept for `feed`, if it gets the same rows.
         """
         self._forget_looked()
-        if self.plan.sources[source].are_rows or push.is_only_ctis or not len(push.batch):
+        if self.plan.sources[source].are_rows or admission.is_only_ctis or not len(admission.batch):
             return
-        vertex, parts = self.plan.source_vertices[source], self._cut(push.batch)
-        with TimesInMessages(self.times.kind if push.kind is None else push.kind):
+        vertex, parts = self.plan.source_vertices[source], self._cut(admission.batch)
+        with TimesInMessages(admission.kind):
             for number, flow in enumerate(map(flow_of, parts)):
                 changes = [batch.filter(batch.is_data()) for batch in flow.batches]
                 try:
@@ -186,11 +200,13 @@ class QueryRun:
                         self.engine.look(vertex, batch)
                 except Exception as why:
                     self.engine.forget_looked()
-                    if not self.intakes[source].takes_all:  # perhaps a row that is left out
+                    if not self.gates[source].takes_all:  # perhaps a row that is left out
                         return
-                    raise self._refuse_row(source, push, number * self._batch_size, changes[0], why) from why
+                    raise self._refuse_row(
+                        source, admission, number * self._batch_size, changes[0], why
+                    ) from why
                 self._looked.append(flow)
-        if push.placed is not None or self.plan.sources[source].on_violation == "adjust":
+        if admission.rows.placed is not None or self.plan.sources[source].on_violation == "adjust":
             self._forget_looked()
 
     def _forget_looked(self) -> None:
@@ -199,7 +215,7 @@ class QueryRun:
             self.engine.forget_looked()
 
     def _refuse_row(
-        self, source: str, push: Push, start: int, changes: EventBatch, why: Exception
+        self, source: str, admission: Admission, start: int, changes: EventBatch, why: Exception
     ) -> StreamError:
         """The error for the first row that fails; ``changes`` are the elements from row ``start`` on."""
         vertex = self.plan.source_vertices[source]
@@ -216,10 +232,9 @@ class QueryRun:
             return False
 
         at = first_failure(len(changes), fails)
-        row = start + int(np.flatnonzero(push.batch.is_data()[start:])[at])
-        number = row if push.placed is None else int(push.placed.row[row])
+        row = start + int(np.flatnonzero(admission.batch.is_data()[start:])[at])
         reason = first_line(why) if isinstance(why, RecensionError) else describe_error(why)
-        return StreamError(reason, file=source, row=push.first_row + number)
+        return admission.rows.origin.error(reason, row)
 
     def _cut(self, batch: EventBatch) -> list[EventBatch]:
         """In batches of the usual size."""
@@ -245,7 +260,7 @@ class QueryRun:
     def check_end(self, source: str, t: int) -> None:
         """Refuse the end of a source that an operator cannot take, while nothing has changed."""
         if t == FOREVER:
-            closed = {name for name, intake in self.intakes.items() if intake.is_closed}
+            closed = {name for name, gate in self.gates.items() if gate.is_closed}
             self.engine.check_end(self.vertices_of(closed | {source}))
 
     def vertices_of(self, sources: Iterable[str]) -> list[int]:
@@ -253,13 +268,12 @@ class QueryRun:
         found = ([self.plan.source_vertices[name], *self.plan.paced_vertices(name)] for name in sources)
         return [vertex for vertices in found for vertex in vertices]
 
-    def take(self, source: str, push: Push) -> list[EventBatch]:
+    def take(self, source: str, admission: Admission) -> list[EventBatch]:
         """Take in what was judged: its valid elements in batches. Nothing at all is one empty batch."""
-        try:
-            batch = self.intakes[source].take(push)
-        except StreamError as why:
-            raise RefusedError(why) from None
-        if len(batch) != len(push.batch):  # rows were left out
+        batch = self.gates[source].admit(admission)
+        if self.plan.sources[source].arrival is not None:
+            self._arrived = self.gates[source].arrivals(admission, len(batch))
+        if len(batch) != len(admission.batch):  # rows were left out
             self._forget_looked()
         return self._cut(batch)
 
@@ -269,26 +283,61 @@ class QueryRun:
         looked = iter(self._looked)
         if self.plan.sources[source].are_rows:
             batches = (part for batch in batches for part in _split_after_ctis(batch))
-        paced = {at: flow_of(batch) for at, batch in self.intakes[source].take_paced().items()}
+        paced = {at: flow_of(batch) for at, batch in self.gates[source].paced.take_given().items()}
+        arrived, self._arrived = self._arrived, None
         for batch in batches:
             self._tick_steps()
+            if arrived is not None and isinstance(self._observer, Recorder):
+                self._observer.note_arrivals(vertex, arrived[: len(batch)][batch.kind != CTI])
+                arrived = arrived[len(batch) :]
             with TimesInMessages(self.times.kind):
                 given = next(looked, None) or flow_of(batch)
                 found = self.engine.step({vertex: given, **paced})
             self._collect(found)
             self._warn_without_cti(source, vertex)
+            self._warn_of_meaning(source, batch)
             paced = {}
+        # The others are waited for from the first push on.
+        self._fed |= {source} if self._stands else self.gates.keys()
         self._forget_looked()
         self._follow_streams()
+
+    def _cti_of(self, source: str) -> int:
+        return max(self.gates[source].cti, self._ctis.get(self.plan.source_vertices[source], BEGINNING))
+
+    @property
+    def _knows_ctis(self) -> bool:
+        """Are the CTIs of sources known here? Those of workers are not, nor what was fed before a restore."""
+        return self.work.split is None and not (self.bypasses_gates and self._was_restored)
+
+    def find_blockers(self, query: str) -> list[Blocker]:
+        """The inputs that a query waits for, if that is known."""
+        if not self._knows_ctis:
+            return []
+        return self._blocker_finder().find(self.plan.query_vertices[query])
+
+    def _blocker_finder(self) -> BlockerFinder:
+        progress = {}
+        for name, gate in self.gates.items():
+            cti, may_follow = self._cti_of(name), isinstance(gate, TableGate) and gate.may_follow
+            progress[self.plan.source_vertices[name]] = Progress(
+                cti,
+                self._stands.since(name, cti),
+                gate.held_back_by(),
+                self._followed.get(name, ()) if may_follow else (),
+            )
+            for at, paced in gate.paced.vertices.items():
+                progress[at] = Progress(paced.partitions.cti, None, paced.held_back_by())
+        return BlockerFinder(self.plan, progress)
 
     def _follow_streams(self) -> None:
         """The CTIs of tables that may be read again follow those of the streams they are joined with."""
         for table in self._followed:
-            intake = self.intakes[table]
-            if isinstance(intake, TableIntake) and intake.may_follow:
+            gate = self.gates[table]
+            if isinstance(gate, TableGate) and gate.may_follow:
                 t = min(self._reached(table))
-                if t > intake.cti:
-                    self.feed(table, self.take(table, intake.advance(t)))
+                if t > gate.cti:
+                    self.feed(table, self.take(table, gate.advance(t)))
 
     def _reached(self, table: str) -> list[int]:
         """How far each of the steps is that a table follows."""
@@ -296,22 +345,22 @@ class QueryRun:
 
     def arrive(self, source: str, partition: IntoPartition | None = None, **options: Any) -> Arrival:
         """When data comes in at a source, if that matters, and of which partition it is."""
-        now = self._clock() if self.intakes[source].is_clocked else 0
+        now = self._clock() if self.gates[source].is_clocked else 0
         return Arrival(partition, now, **options)
 
     @property
     def is_clocked(self) -> bool:
         """Does a step or a source count by the clock?"""
-        return self.engine.is_clocked or any(intake.is_clocked for intake in self.intakes.values())
+        return self.engine.is_clocked or any(gate.is_clocked for gate in self.gates.values())
 
     def tick(self) -> None:
         """Look at the wall clock, if anything counts by it: what has waited long enough comes out."""
         self.settle()
         self._tick_steps()
-        for source, intake in self.intakes.items():
-            if intake.is_clocked:
-                batch = intake.tick(self._clock())
-                if batch is not None or intake.has_paced:
+        for source, gate in self.gates.items():
+            if gate.is_clocked:
+                batch = gate.tick(self._clock())
+                if batch is not None or gate.paced.has_given:
                     columns = self.plan.sources[source].columns
                     self.feed(source, [empty(columns) if batch is None else batch])
 
@@ -330,8 +379,8 @@ class QueryRun:
                 wanted = self.engine.wanted_outside(vertex, flows[vertex])
                 self.answers.stage(name, elements(wanted, self.plan.queries[name].schema))
         since = self.engine.no_effect_before()
-        for source, intake in self.intakes.items():
-            intake.forget_before(since.get(self.plan.source_vertices[source], BEGINNING))
+        for source, gate in self.gates.items():
+            gate.forget_before(since.get(self.plan.source_vertices[source], BEGINNING))
         trim()
 
     def warn(self, warning: str) -> None:
@@ -339,21 +388,26 @@ class QueryRun:
         self.engine.warn(next(iter(self.plan.query_vertices.values())), warning)
 
     def _warn_without_cti(self, source: str, vertex: int) -> None:
-        given, intake = self.engine.source_metrics(vertex), self.intakes[source]
-        if given.cti > BEGINNING or self.closes_inputs or intake.is_table:
+        given, gate = self.engine.source_metrics(vertex), self.gates[source]
+        if given.cti > BEGINNING or self.closes_inputs or gate.is_table:
             return
 
         def count_held() -> int:
-            return intake.state_rows() + self.engine.count_state_above(vertex)
+            return gate.state_rows() + self.engine.count_state_above(vertex)
 
         if (warning := self._cti_warnings.get(source)) is None:
             warning = self._cti_warnings[source] = NoCtiWarning()
         if message := warning.check(source, given.events_out, count_held):
             self.engine.warn(vertex, message)
 
+    def _warn_of_meaning(self, source: str, batch: EventBatch) -> None:
+        if self.warns_of_meaning and self._meaning.look(source, batch, is_table=self.gates[source].is_table):
+            for text in self._meaning.take_new(list(self.plan.queries.values())):
+                self.warn(text)
+
     def keep_dropped(self) -> None:
         """Dropped elements are kept for every query until it is read."""
-        dropped = {source: intake.take_dropped() for source, intake in self.intakes.items()}
+        dropped = {source: gate.take_dropped() for source, gate in self.gates.items()}
         for at, paced in self._paced_steps():
             if gone := paced.take_dropped():
                 dropped.setdefault(self.plan.vertices[at].name, []).extend(gone)
@@ -364,7 +418,7 @@ class QueryRun:
         self.keep_dropped()
         self.engine.rewire(self.plan.vertices)
         ports.forget(self.engine.running_vertices)
-        self._open_intakes()
+        self._open_gates()
         if self._observer is not None:
             self._observer.rewire()
         if len(answer.batch) or answer.cti is not None:
@@ -381,23 +435,33 @@ class QueryRun:
     def metrics(self, counters: Sequence[tuple[Any, ...]]) -> list[Metrics]:
         """What every operator had done when these were its counters, with the state it holds now."""
         metrics = self.engine.metrics(counters)
-        for name, intake in self.intakes.items():
+        for name, gate in self.gates.items():
             if (number := self.plan.source_vertices[name]) < len(metrics):
                 line = metrics[number]
-                line.dropped, line.late = dropped_count(intake.counts), late_count(intake.counts)
-                line.state_rows, line.state_bytes = intake.state_rows(), intake.state_bytes()
-                line.partitions, line.held_back_by = intake.progress(), intake.held_back_by()
-            for number, paced in intake.paced_steps().items():
+                line.dropped, line.late = dropped_count(gate.counts), late_count(gate.counts)
+                line.state_rows, line.state_bytes = gate.state_rows(), gate.state_bytes()
+                line.partitions, line.held_back_by = gate.progress(), gate.held_back_by()
+            for number, paced in gate.paced.vertices.items():
                 if number < len(metrics):
                     line = metrics[number]
                     line.dropped, line.late = dropped_count(paced.counts), late_count(paced.counts)
                     line.state_rows, line.state_bytes = paced.state_rows(), paced.state_bytes()
                     line.partitions, line.held_back_by = paced.progress(), paced.held_back_by()
+        if self._knows_ctis:
+            self._add_blockers(metrics)
         return metrics
+
+    def _add_blockers(self, metrics: Sequence[Metrics]) -> None:
+        """Steps of several inputs, and answers, name the input that they wait for."""
+        finder, answers = self._blocker_finder(), set(self.plan.query_vertices.values())
+        for number in self.engine.running_vertices:
+            line, vertex = metrics[number], self.plan.vertices[number]
+            if vertex.operator is not None and (number in answers or len(vertex.inputs) > 1):
+                line.wait_for(finder.find(number))
 
     def counts(self) -> dict[str, Counter[str]]:
         """Per source and operator, the elements dropped, moved or ignored so far, by reason."""
-        counts = {name: intake.counts for name, intake in self.intakes.items()} | self.engine.counts()
+        counts = {name: gate.counts for name, gate in self.gates.items()} | self.engine.counts()
         for at, paced in self._paced_steps():
             name = self.plan.vertices[at].name
             counts[name] = counts.get(name, Counter()) + paced.counts
@@ -406,7 +470,7 @@ class QueryRun:
     def describe_partitions(self, node: Node) -> list[str]:
         """How far the partitions of a source are, or those of a step that goes by them."""
         if isinstance(node, Source) and node.partition:
-            sub_streams: Intake | PacedPartitions = self.intakes[node.name]
+            sub_streams: Gate | PacedPartitions = self.gates[node.name]
         elif self.plan.numbers[node] in self.plan.paced:
             sub_streams = dict(self._paced_steps())[self.plan.numbers[node]]
         else:
@@ -414,13 +478,13 @@ class QueryRun:
         return describe_progress(sub_streams.progress(), sub_streams.held_back_by(), self.times.kind)
 
     def _paced_steps(self) -> list[tuple[int, PacedPartitions]]:
-        return [pair for intake in self.intakes.values() for pair in intake.paced_steps().items()]
+        return [pair for gate in self.gates.values() for pair in gate.paced.vertices.items()]
 
     def parts(self) -> dict[str, Any]:
         """The state of operators and sources, see `Operator.parts`."""
         chunks = {f"operators/{name}": table for name, table in self.engine.parts().items()}
-        for source, intake in self.intakes.items():
-            chunks |= {f"sources/{source}/{name}": table for name, table in intake.snapshot().items()}
+        for source, gate in self.gates.items():
+            chunks |= {f"sources/{source}/{name}": table for name, table in gate.snapshot().items()}
         if self._followed:
             chunks[FOLLOWED] = pa.table({table: [self._reached(table)] for table in self._followed})
         return chunks | {TIMES: self.times.snapshot()}
@@ -431,11 +495,11 @@ class QueryRun:
 
     def restore(self, chunks: Chunks) -> None:
         """Take back a snapshot, and the histories of the answers if it has them; all else has been read."""
-        self._has_begun = True
+        self._has_begun = self._was_restored = True
         self.end_recording("the session was restored from a snapshot")
         self.engine.restore(take_prefix("operators", chunks))
-        for source, intake in self.intakes.items():
-            intake.restore(take_prefix(f"sources/{source}", chunks))
+        for source, gate in self.gates.items():
+            gate.restore(take_prefix(f"sources/{source}", chunks))
         self.keep_dropped()
         self.answers.restore(take_prefix("answers", chunks))
         self._restore_ctis(chunks)
@@ -447,7 +511,7 @@ class QueryRun:
         self._ctis = {}
         for table, vertices in self._followed.items():
             known = chunks[FOLLOWED][table][0].as_py() if FOLLOWED in chunks else None
-            self._ctis |= dict(zip(vertices, known or [self.intakes[table].cti] * len(vertices), strict=True))
+            self._ctis |= dict(zip(vertices, known or [self.gates[table].cti] * len(vertices), strict=True))
 
 
 def _split_after_ctis(batch: EventBatch) -> list[EventBatch]:

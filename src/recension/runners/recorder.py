@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
+from recension.core.batch import Index
 from recension.core.errors import RecensionError, suggest_name
 from recension.core.formats.files import describe_file_error
 from recension.core.wall_clock import Clock
@@ -30,6 +31,7 @@ from recension.runners.engine import elements
 from recension.runners.metrics import Metrics
 from recension.runners.recording_files import (
     FORMAT,
+    Came,
     RecordingFiles,
     Step,
     require_limit,
@@ -89,7 +91,8 @@ class Recorder:
         self.stopped: str | None = None
         """Why nothing is recorded any more, if so."""
         self._step = 0
-        self._staged: list[tuple[int, int, Flow]] = []
+        self._staged: list[tuple[int, int, Flow, Index | None]] = []
+        self._arrived: dict[int, Index] = {}
         self._new_steps: list[Step] = []
         self._files = RecordingFiles(self.path)
         self._metrics = measure()
@@ -102,23 +105,33 @@ class Recorder:
     def rewire(self) -> None:
         """Look at the plan again: a merge may have got other inputs."""
         self._sources = {number: name for name, number in self._plan.source_vertices.items()}
+        named = self._plan.sources
+        self._dated = {number for number, name in self._sources.items() if named[name].arrival is not None}
         self._edges = choose_edges(self._plan, self._asked)
+
+    def note_arrivals(self, edge: int, arrived: Index) -> None:
+        """When the changes arrived that come on the edge of a source in the next step."""
+        self._arrived[edge] = arrived
 
     def stage(self, flows: Mapping[int, Flow]) -> None:
         """What came on the edges in one step; it is recorded once the whole push has gone well."""
+        arrived, self._arrived = self._arrived, {}
         if self.stopped is None:
             self._step += 1
             fed = next((self._sources[number] for number in flows if number in self._sources), None)
             self._new_steps.append(Step(self._step, self._clock(), fed))
-            self._staged += [(self._step, n, flow) for n, flow in flows.items() if n in self._edges]
+            self._staged += [
+                (self._step, n, flow, arrived.get(n)) for n, flow in flows.items() if n in self._edges
+            ]
 
     def publish(self, time_type: pa.DataType) -> None:
         """What was staged is true. It is written if it is worth the while."""
         if self.stopped is not None or not self._new_steps:
             return
-        for step, number, flow in self._staged:
+        for step, number, flow, arrived in self._staged:
             schema = self._plan.vertices[number].schema
-            self._files.add(number, step, elements(flow, schema), schema, time_type)
+            came = Came(step, elements(flow, schema), arrived)
+            self._files.add(number, came, schema, time_type, has_arrivals=number in self._dated)
         self._files.add_steps(self._new_steps)
         self._staged, self._new_steps = [], []
         if self._files.waiting_rows >= _ROWS or time.monotonic() - self._flushed >= _SECONDS:

@@ -21,6 +21,7 @@ from recension.core.formats.files import describe_file_error, format_errors, val
 from recension.core.time_kind import TICKS, kind_of_column
 from recension.plan.properties import NOTHING_KNOWN
 from recension.runners.recording_files import (
+    ARRIVED,
     EDGES,
     MANIFEST,
     STEP_COLUMNS,
@@ -120,6 +121,18 @@ class Recording:
 
     def rows(self, edge: str | int, after: int = 0) -> pa.Table | None:
         """The elements of an edge as a table with control columns, `_batch` the step; None if none came."""
+        table = self._table(edge, after)
+        return table.drop_columns(ARRIVED) if table is not None and ARRIVED in table.column_names else table
+
+    def arrivals(self, edge: str | int, after: int = 0) -> pa.ChunkedArray | None:
+        """When each of the `rows` of a source arrived, if it has a column for it (``arrival=``).
+
+        Microseconds since 1970, if the column had timestamps; null where it is not known.
+        """
+        table = self._table(edge, after)
+        return table[ARRIVED] if table is not None and ARRIVED in table.column_names else None
+
+    def _table(self, edge: str | int, after: int) -> pa.Table | None:
         batches = list(self._rows(f"{EDGES}/{self._number(edge)}", BATCH, after))
         if not batches:
             return None
@@ -197,7 +210,8 @@ class Recording:
             return bool(schema.equals(STEP_COLUMNS))
         times = schema.field(VS).type if VS in schema.names else TICKS
         own = self.schema_of(int(folder.removeprefix(f"{EDGES}/")))
-        return bool(times == kind_of_column(times) and schema.equals(edge_schema(own, times)))
+        written = edge_schema(own, times, has_arrivals=ARRIVED in schema.names)
+        return bool(times == kind_of_column(times) and schema.equals(written))
 
 
 def _part_missing(file: Path, what: str) -> FormatError:

@@ -19,23 +19,25 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import EventBatch, concat
+from recension.core.batch import EventBatch, Index, concat
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.columns import BATCH, SEQ
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.formats.files import describe_file_error
 from recension.core.memory_pool import parse_size
+from recension.core.ticks import BEGINNING, Ticks
 from recension.core.time_kind import AWARE
 
 FORMAT: Final = "recension recording 2"
 LIMIT: Final = 1 << 30
 MANIFEST: Final = "recording.json"
 SUM: Final = "sum"
+ARRIVED: Final = "_arrived"
 STEPS: Final = "steps"
 EDGES: Final = "edges"
 STEP_COLUMNS: Final = pa.schema([("step", pa.int64()), ("at", AWARE), ("source", pa.string())])
@@ -43,8 +45,19 @@ _LEAST_LIMIT: Final = 1 << 16
 # Every edge is in so many files; the oldest ones go together.
 _FILES: Final = 8
 
-# The elements of one step.
-_Came: TypeAlias = tuple[int, list[EventBatch]]
+
+class Came(NamedTuple):
+    """The elements of one step; for a source that says it, when each change arrived."""
+
+    step: int
+    batches: list[EventBatch]
+    arrived: Index | None = None
+
+    def arrivals(self) -> Ticks:
+        """When each element arrived; BEGINNING where it is not known, as of CTIs."""
+        size = sum(map(len, self.batches))
+        known = np.zeros(0, np.int64) if self.arrived is None else self.arrived[:size]
+        return np.append(known, np.full(size - len(known), BEGINNING))
 
 
 class Step(NamedTuple):
@@ -70,7 +83,7 @@ class RecordingFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._number = 1
-        self._waiting: dict[int, list[_Came]] = {}
+        self._waiting: dict[int, list[Came]] = {}
         self._schemas: dict[int, pa.Schema] = {}
         self._steps: list[Step] = []
         self.waiting_rows = 0
@@ -117,12 +130,18 @@ class RecordingFiles:
         }
 
     def add(
-        self, number: int, step: int, batches: list[EventBatch], payload: pa.Schema, time_type: pa.DataType
+        self,
+        number: int,
+        came: Came,
+        payload: pa.Schema,
+        time_type: pa.DataType,
+        *,
+        has_arrivals: bool = False,
     ) -> None:
         """More elements of an edge."""
-        self._waiting.setdefault(number, []).append((step, batches))
-        self._schemas[number] = edge_schema(payload, time_type)
-        self.waiting_rows += sum(map(len, batches))
+        self._waiting.setdefault(number, []).append(came)
+        self._schemas[number] = edge_schema(payload, time_type, has_arrivals=has_arrivals)
+        self.waiting_rows += sum(map(len, came.batches))
 
     def add_steps(self, steps: Iterable[Step]) -> None:
         """More steps."""
@@ -147,18 +166,21 @@ class RecordingFiles:
         for file, _, _ in self._open.values():
             file.flush()
 
-    def _rows(self, number: int, came: list[_Came]) -> pa.RecordBatch:
+    def _rows(self, number: int, came: list[Came]) -> pa.RecordBatch:
         """Elements as the rows of a stream that is numbered."""
-        batches = [batch for _, several in came for batch in several]
-        sizes = [sum(map(len, several)) for _, several in came]
+        batches = [batch for one in came for batch in one.batches]
+        sizes = [sum(map(len, one.batches)) for one in came]
         schema, whole = self._schemas[number], concat(batches)
-        plain = stream_rows(whole, pa.schema(list(schema)[2:]))
-        step = np.repeat(np.array([step for step, _ in came]), sizes)
+        own = [field for field in list(schema)[2:] if field.name != ARRIVED]
+        plain = stream_rows(whole, pa.schema(own))
+        step = np.repeat(np.array([one.step for one in came]), sizes)
         first = self._numbered[number]
         self._numbered[number] += len(whole)
-        return pa.record_batch(
-            [pa.array(step), pa.array(np.arange(first, first + len(whole))), *plain.columns], schema=schema
-        )
+        columns = [pa.array(step), pa.array(np.arange(first, first + len(whole))), *plain.columns]
+        if ARRIVED in schema.names:
+            arrived = np.concatenate([one.arrivals() for one in came])
+            columns.append(pa.array(arrived, mask=arrived == BEGINNING))
+        return pa.record_batch(columns, schema=schema)
 
     def _append(self, name: str, rows: pa.RecordBatch) -> None:
         if name in self._open and not self._open[name][2].equals(rows.schema):
@@ -273,9 +295,11 @@ def file_name(number: int) -> str:
     return f"{number:08}.arrows"
 
 
-def edge_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
+def edge_schema(payload: pa.Schema, time_type: pa.DataType, *, has_arrivals: bool) -> pa.Schema:
+    """The columns of the elements of an edge."""
     numbers = [pa.field(BATCH, pa.int64()), pa.field(SEQ, pa.int64())]
-    return pa.schema([*numbers, *stream_schema(payload, time_type)])
+    arrived = [pa.field(ARRIVED, pa.int64())] if has_arrivals else []
+    return pa.schema([*numbers, *stream_schema(payload, time_type), *arrived])
 
 
 def _by_name(counts: Mapping[int, int]) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,51 +15,20 @@ from recension.core.batch import EventBatch, concat, empty
 from recension.core.errors import RecensionError, StreamError, TimeError
 from recension.core.events import Element
 from recension.core.formats.columns import KIND, TimeColumns, layout_of
-from recension.core.formats.decode import Decoder
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.formats.stream_files import sort_rows
 from recension.core.history import History, show_changes
-from recension.core.openclose import OpenClose
 from recension.core.pictures import MOST, RetractedParts, draw, history_html, plot
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.time_kind import TICKS, merge_kinds
-from recension.core.validity import Checker
+from recension.gate.gate import Gate
+from recension.gate.readings import Reading
 from recension.plan.properties import NOTHING_KNOWN, Properties
+from recension.plan.source import Source
 
 if TYPE_CHECKING:
     from recension.runners.metrics import Metrics
-
-
-class Position(NamedTuple):
-    """How far an answer was read: after so many readings that gave something, with an id of its own."""
-
-    number: int
-    id: str
-
-
-class Reading(NamedTuple):
-    """The part of a session's answer that a result is; where nothing is known, as of a table, None."""
-
-    begin: Position | None = None
-    end: Position | None = None
-
-    def __str__(self) -> str:
-        return "the result" if self.begin is None else f"result {self.begin.number + 1}"
-
-    @property
-    def is_whole(self) -> bool:
-        """Does it begin with the first reading?"""
-        return self.begin is None or self.begin.number == 0
-
-    def follow(self, earlier: Reading) -> Reading:
-        """Both as one, if this begins where the earlier one ends."""
-        if self.begin and earlier.end and self.begin != earlier.end:
-            raise RecensionError(
-                f"{self} does not follow result {earlier.end.number}: add the results of one query of one "
-                "session, in order"
-            )
-        return Reading(earlier.begin, self.end)
 
 
 @dataclass(frozen=True, repr=False)
@@ -187,15 +156,9 @@ class Result:
         if KIND not in table.column_names:
             raise RecensionError("a result needs a column _kind; a table without one is a history")
         layout = layout_of(table.schema, TimeColumns(), "result")
-        decoder, openclose = Decoder(layout.payload, "raise"), OpenClose("raise")
         # A later reading of a session retracts events that an earlier one has.
-        checker = Checker("raise", orphans=False)
-        batches, row, kind = list[EventBatch](), 1, layout.kind
-        for rows in sort_rows(table).to_batches():
-            batch = decoder.decode(rows, layout, "result", row).batch
-            batch = openclose.translate(batch, first_row=row, file="result", kind=kind)
-            batches.append(checker.check(batch, first_row=row, file="result", kind=kind))
-            row += len(rows)
+        gate = Gate(Source("result", layout.payload), check_orphans=False)
+        batches = [gate.admit(gate.judge(rows)) for rows in sort_rows(table).to_batches()]
         return Result(batches, layout.payload, NOTHING_KNOWN, layout.time_type)
 
     @staticmethod

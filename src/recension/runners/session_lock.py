@@ -13,20 +13,12 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from recension.core.errors import RecensionError, StreamError, describe_error, first_line
+from recension.core.errors import RecensionError, describe_error, first_line
 from recension.core.memory_pool import MemoryPool
 
 S = TypeVar("S", bound="LockedSession")
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class RefusedError(Exception):
-    """Elements were refused while nothing had changed: the session goes on."""
-
-    def __init__(self, why: StreamError) -> None:
-        super().__init__(str(why))
-        self.why = why
 
 
 class SessionLock:
@@ -79,9 +71,7 @@ class SessionLock:
             raise
 
     def note_error(self, why: BaseException) -> None:
-        """A step has ended with this error: the session has failed, unless elements were only refused."""
-        if isinstance(why, RefusedError):
-            raise why.why from None
+        """A step has ended with this error: the session has failed."""
         method = self._holder[1] if self._holder else "a step"
         reason = first_line(why) if isinstance(why, RecensionError) else describe_error(why)
         self._failure = (

@@ -68,6 +68,15 @@ def test_a_column_that_no_message_has_is_refused_at_the_beginning(
         assert events(live) == [(1, 2, "ann"), (2, 3, None)]
 
 
+def test_a_column_of_arrivals_is_no_part_of_the_payload(cluster: FakeCluster, tmp_path: Path) -> None:
+    make(cluster, **{"in": 1})
+    tell(cluster, "in", {"at": 1, "name": "ann", "loaded_at": 7})
+    rows = rc.source("rows", {"name": "string"}, start="at", arrival="loaded_at")
+    with open_service(rows, tmp_path, inputs={"rows": "in"}) as live:
+        live.run("end")
+        assert events(live) == [(1, 2, "ann")]
+
+
 def test_two_sources_of_one_topic_and_a_table(cluster: FakeCluster, tmp_path: Path) -> None:
     make(cluster, **{"in": 1, "out": 1})
     tell(cluster, "in", {"_kind": "insert", "_vs": 1, "_ve": 5, "site": "ral", "n": 2})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
@@ -54,6 +54,8 @@ class TimeColumns:
     """What kind they are, if their owner says it."""
     unit: TimeUnit | None = None
     """What integers count since 1970, if their owner says it: then they are instants."""
+    arrival: str | None = None
+    """The column that says when a row arrived; it is no part of the payload."""
 
     @staticmethod
     def of(
@@ -73,7 +75,15 @@ class TimeColumns:
     @property
     def ours(self) -> TimeColumns:
         """The same in a stream or a history, which has our columns."""
-        return TimeColumns(declared=self.declared, unit=self.unit)
+        return TimeColumns(declared=self.declared, unit=self.unit, arrival=self.arrival)
+
+    def found_in(self, names: Collection[str]) -> TimeColumns:
+        """Those of rows with these columns: a stream or a history has ours, another table the user's."""
+        if self.is_timeless or self.start is None:
+            return self
+        own = {*names}.difference(self.shown)
+        is_history = self.vs not in own and {VS, VE} <= own
+        return self.ours if KIND in names or is_history else self
 
     @property
     def vs(self) -> str:
@@ -138,11 +148,12 @@ def layout_of(schema: pa.Schema, times: TimeColumns, file: str) -> Layout:
     # A file without columns (JSON Lines of no lines) is a stream of no elements.
     is_table = times.is_timeless or (bool(schema.names) and KIND not in schema.names)
     control = set() if times.is_timeless else {*CONTROL, times.vs, times.ve}
-    hidden = control - set(times.shown)
+    hidden = ({times.arrival} | control) - set(times.shown)
     if times.is_timeless:
         _refuse_control(schema, file)
     elif schema.names:
         _check_times(schema, times, is_table, file)
+        _check_arrival(schema, times.arrival, is_table, file)
         _check_control(schema, is_table, file)
     for field in schema:
         if field.name.startswith("_") and field.name not in control:
@@ -332,6 +343,21 @@ def _check_times(schema: pa.Schema, times: TimeColumns, is_table: bool, file: st
     if is_table and times.vs not in schema.names:
         raise FormatError(
             "neither a _kind nor a _vs column; in a plain table name the column of starts", file=file
+        )
+
+
+def _check_arrival(schema: pa.Schema, name: str | None, is_table: bool, file: str) -> None:
+    """A plain table has the column; a stream or a history, whose rows nobody has loaded, need not."""
+    if name is None:
+        return
+    if name not in schema.names:
+        if is_table and not {VS, VE} <= set(schema.names):
+            raise FormatError(f"no column {name}, which was named as the arrival", file=file)
+        return
+    kind = plain_type(schema.field(name).type)
+    if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise FormatError(
+            f"column {name} is {kind}; a time of arrival is a timestamp or a whole number", file=file
         )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,21 +24,26 @@ from recension.core.batch import (
     all_zero,
     take_rows,
 )
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, StreamError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.files import Convert, convert_column
 from recension.core.formats.text import from_text, ticks_from_text
-from recension.core.openclose import CLOSE, OPEN
+from recension.core.placement import Placement
+from recension.core.rows import Origin, Rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks, ticks_from_column
 from recension.core.validity import Policy
 from recension.core.values import cast_exactly
+
+FindPlaces: TypeAlias = Callable[[pa.RecordBatch], Placement]
 
 UNKNOWN_KIND: Final = "unknown kind"
 NO_START: Final = "no start"
 OPEN_WITH_END: Final = "an open row with an end"
 NO_COUNT: Final = "an external_cti without a count"
 _UNKNOWN: Final = 255
-# `open` and `close` follow the kinds of a batch; see openclose.py.
+# They follow the kinds of a batch; the gate makes inserts and retractions of them (gate/open_close.py).
+OPEN: Final = 4
+CLOSE: Final = 5
 _KINDS: Final = (*KIND_NAMES, "open", "close")
 _CODES: Final = {name: code for code, name in enumerate(_KINDS)}
 
@@ -49,6 +55,8 @@ class DecodedRows:
     batch: EventBatch
     kept: Mask
     dropped: list[tuple[str, pa.RecordBatch]] = field(default_factory=list)
+    arrived: Ticks | None = None
+    """When each of the rows arrived, if a column says it."""
 
 
 class Decoder:
@@ -66,14 +74,37 @@ class Decoder:
     def decode(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """The elements of a run of rows whose first is number ``first_row`` of ``file``."""
         decoded = self.judge(rows, layout, file, first_row)
-        self.note(decoded)
+        self.note(decoded.dropped)
         return decoded
 
-    def note(self, decoded: DecodedRows) -> None:
+    def note(self, dropped: Sequence[tuple[str, pa.RecordBatch]]) -> None:
         """Count and keep what was dropped."""
-        for reason, rows in decoded.dropped:
+        for reason, rows in dropped:
             self.counts[reason] += len(rows)
             self.dropped.append((reason, rows))
+
+    def read(
+        self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int, place: FindPlaces | None = None
+    ) -> Rows:
+        """The elements before the first row that cannot be read, with their origins, and what is wrong there.
+
+        ``place`` finds where rows stand. Nothing is counted yet.
+        """
+        fault: StreamError | None = None
+        while True:
+            try:
+                decoded = self.judge(rows, layout, file, first_row)
+                placement = None if place is None else place(rows).take(decoded.kept)
+                break
+            except StreamError as why:
+                size = -1 if why.row is None else why.row - first_row
+                if not 0 <= size < len(rows):
+                    raise
+                fault, rows = why, rows.slice(0, size)
+        origin = Origin((file,), first_row, arrived=decoded.arrived)
+        origin = origin if bool(decoded.kept.all()) else origin.take(decoded.kept)
+        known = (decoded.batch, origin, len(rows), layout, layout.kind, placement)
+        return Rows(*known, dropped=decoded.dropped, fault=fault)
 
     def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:
         """What `decode` gives, without counting anything yet."""
@@ -89,7 +120,7 @@ class Decoder:
             faults.append((NO_START, no_start & (kind != CTI) & (kind != CLOSE)))
         kept, dropped = self._drop_faulty(faults, read)
         batch = EventBatch(kind, vs, ve, read.times(NEW_VE), count, read.payload(self._payload))
-        return DecodedRows(_normalize(batch).filter(kept), kept, dropped)
+        return DecodedRows(_normalize(batch).filter(kept), kept, dropped, read.arrivals())
 
     def _drop_faulty(
         self, faults: list[tuple[str, Mask]], read: _RowColumns
@@ -194,6 +225,18 @@ class _RowColumns:
                 return starts + 1
             return np.where(starts == FOREVER, starts, starts + (starts != FOREVER))
         return self.times(self.layout.times.ve)
+
+    def arrivals(self) -> Ticks | None:
+        """When each row arrived; BEGINNING where its column is null."""
+        name = self.layout.times.arrival
+        if name is None or (column := self._find_column(name)) is None:
+            return None
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        unit = self.layout.times.unit
+        ticks = self._convert(column, lambda c: ticks_from_column(c, name, unit), name)
+        known: Ticks = ticks.fill_null(BEGINNING).to_numpy()
+        return known
 
     def counts(self) -> tuple[Ticks, Mask]:
         """The counts of external CTIs, and which rows have one."""

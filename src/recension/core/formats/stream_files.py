@@ -11,16 +11,16 @@ order. Memory: the largest set of files that overlap.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import EventBatch, Index, Mask, concat, empty
-from recension.core.errors import FormatError, StreamError, TimeError
+from recension.core.batch import EventBatch, Index, concat, empty
+from recension.core.errors import FormatError, TimeError
 from recension.core.formats.columns import (
     BATCH,
     CONTROL,
@@ -34,7 +34,8 @@ from recension.core.formats.columns import (
 )
 from recension.core.formats.decode import Decoder
 from recension.core.placement import PartitionColumns, Placement, join_placements
-from recension.core.time_kind import OneKind
+from recension.core.rows import NOWHERE, Origin, Rows, join_origins
+from recension.core.time_kind import OneKind, merge_kinds
 
 _NUMBERS: Final = pa.schema([(BATCH, pa.int64()), (SEQ, pa.int64())])
 
@@ -62,7 +63,7 @@ class StreamFile:
 
     def columns_to_read(self, payload: pa.Schema) -> pa.Schema:
         """The columns to read: the control columns there are, and the payload."""
-        control = {*CONTROL, self.layout.times.vs, self.layout.times.ve}
+        control = {*CONTROL, self.layout.times.vs, self.layout.times.ve, self.layout.times.arrival}
         fields = [f for f in self.rows.schema if f.name in control]
         there = set(self.rows.schema.names)
         more = (f for f in payload if f.name in there or not self.rows.is_typed)
@@ -127,26 +128,9 @@ def _agreed_type(name: str, files: Sequence[StreamFile]) -> pa.DataType:
     return kind
 
 
-@dataclass(frozen=True, slots=True)
-class FileChunk:
-    """Elements as the files have them; ``origin`` gives each row's file and row where files are mixed."""
-
-    batch: EventBatch
-    file: str
-    first_row: int
-    origin: tuple[Sequence[str], Index, Index] | None = None
-
-    def locate(self, row: int) -> tuple[str, int]:
-        """The file, and the row in it, of row ``row`` of the chunk."""
-        if self.origin is None:
-            return self.file, row
-        names, files, rows = self.origin
-        return names[files[row - self.first_row]], int(rows[row - self.first_row])
-
-
 def read_chunks(
     files: Sequence[StreamFile], decoder: Decoder, payload: pa.Schema, size: int
-) -> Iterator[FileChunk]:
+) -> Iterator[Rows]:
     """All elements, at most about ``size`` at a time."""
     if not any(file.layout.has_order for file in files):
         for file in files:
@@ -167,96 +151,107 @@ def files_in_order(files: Sequence[StreamFile], size: int) -> list[StreamFile] |
     return None if any(is_mixed for _, is_mixed in groups) else [members[0] for members, _ in groups]
 
 
-def _read_file(file: StreamFile, decoder: Decoder, payload: pa.Schema, size: int) -> Iterator[FileChunk]:
+def _read_file(file: StreamFile, decoder: Decoder, payload: pa.Schema, size: int) -> Iterator[Rows]:
+    for _, made in decode_file(file, decoder, file.columns_to_read(payload), size):
+        yield made
+
+
+def decode_file(
+    file: StreamFile,
+    decoder: Decoder,
+    wanted: pa.Schema,
+    size: int,
+    places: PartitionColumns | None = None,
+) -> Iterator[tuple[pa.RecordBatch, Rows]]:
+    """The rows of a file, and the elements made of them with their places; nothing after a fault."""
     first_row = 1
-    for rows in file.rows.batches(file.columns_to_read(payload), size):
-        yield FileChunk(decoder.decode(rows, file.layout, file.name, first_row).batch, file.name, first_row)
+
+    def place(rows: pa.RecordBatch) -> Placement:
+        assert places is not None
+        return read_places(rows, file, places, first_row)
+
+    for rows in file.rows.batches(wanted, size):
+        read = decoder.read(rows, file.layout, file.name, first_row, None if places is None else place)
+        yield rows.slice(0, read.size), read
         first_row += len(rows)
+        if read.fault is not None:
+            return
 
 
 def _read_sorted(
     files: Sequence[StreamFile], decoder: Decoder, payload: pa.Schema, size: int
-) -> Iterator[FileChunk]:
+) -> Iterator[Rows]:
     """The rows of several files together, by their numbers."""
-    parts: list[EventBatch] = []
+    parts, dropped = list[EventBatch](), list[tuple[str, pa.RecordBatch]]()
+    origins: list[tuple[Origin, int]] = []
     columns: list[tuple[Index, ...]] = []
     for number, file in enumerate(files):
-        first_row = 1
-        for rows in file.rows.batches(file.columns_to_read(payload), size):
-            decoded = decoder.decode(rows, file.layout, file.name, first_row)
-            at = np.flatnonzero(decoded.kept)
-            batch, seq = row_numbers(rows, file.name, first_row)
-            parts.append(decoded.batch)
-            columns.append((batch[at], seq[at], np.full(len(at), number), at + first_row))
-            first_row += len(rows)
+        for rows, made in decode_file(file, decoder, file.columns_to_read(payload), size):
+            if made.fault is not None:  # where it stands among the rows of all files is not looked for
+                raise made.fault
+            kept, (_, row) = kept_rows(made), made.origin.columns(len(made.batch))
+            batch, seq = row_numbers(rows, file.name, made.origin.first_row)
+            parts.append(made.batch)
+            origins.append((made.origin, len(made.batch)))
+            dropped += made.dropped
+            columns.append((batch[kept], seq[kept], np.full(len(row), number), row))
     everything = concat(parts)
     batch, seq, number_of, row_of = (np.concatenate(column) for column in zip(*columns, strict=True))
-    order = np.lexsort((seq, batch))
-    names = [file.name for file in files]
+    order, layout = np.lexsort((seq, batch)), files[0].layout
+    names, arrived = [file.name for file in files], join_origins(origins).arrived
     for start in range(0, len(order), size):
-        rows_at = order[start : start + size]
-        origin = (names, number_of[rows_at], row_of[rows_at])
-        yield FileChunk(everything.take(rows_at), names[0], 1, origin)
-
-
-@dataclass(slots=True)
-class PlacedChunk:
-    """All elements of some files, their places in sub-streams, and the file and row of each."""
-
-    batch: EventBatch
-    placement: Placement
-    names: Sequence[str]
-    file: Index
-    row: Index
-
-    def leave_out(self, rows: Mask) -> None:
-        """Without some of the rows."""
-        if bool(rows.any()):
-            self.batch, self.placement = self.batch.filter(~rows), self.placement.take(~rows)
-            self.file, self.row = self.file[~rows], self.row[~rows]
-
-    @contextmanager
-    def locate_errors(self, before: int = 0) -> Iterator[None]:
-        """Errors name file and row; ``before`` rows came before these."""
-        try:
-            yield
-        except StreamError as why:
-            if why.row is None or not 0 < why.row - before <= len(self.row):
-                raise
-            at = why.row - before - 1
-            raise StreamError(why.reason, file=self.names[self.file[at]], row=int(self.row[at])) from None
+        at = order[start : start + size]
+        came = None if arrived is None else arrived[at]
+        origin = Origin(names, file=number_of[at], row=row_of[at], arrived=came)
+        yield Rows(everything.take(at), origin, len(at), layout, layout.kind, dropped=dropped)
+        dropped = []
 
 
 def read_placed(
     files: Sequence[StreamFile], decoder: Decoder, payload: pa.Schema, columns: PartitionColumns, size: int
-) -> PlacedChunk:
+) -> Rows:
     """The rows of all files with their places; by ``_run``, ``_batch`` and ``_seq`` if nothing else says."""
-    parts, places, origin = list[EventBatch](), list[Placement](), list[tuple[Index, Index]]()
-    numbers: list[pa.Table] = []
-    for number, file in enumerate(files):
-        first_row, there = 1, file.rows.schema
-        extra = [
-            there.field(n) for n in columns.names if n in there.names and n not in (*payload.names, *CONTROL)
-        ]
-        wanted = file.columns_to_read(pa.schema([*payload, *extra]))
-        for rows in file.rows.batches(wanted, size):
-            decoded = decoder.decode(rows, file.layout, file.name, first_row)
-            at = np.flatnonzero(decoded.kept)
-            parts.append(decoded.batch)
-            places.append(read_places(rows, file, columns, first_row).take(at))
-            origin.append((np.full(len(at), number), at + first_row))
+    parts, numbers = list[Rows](), list[pa.Table]()
+    for file in files:
+        wanted = columns_to_read(file, payload, columns)
+        for rows, made in decode_file(file, decoder, wanted, size, columns):
+            parts.append(made)
             if file.layout.has_order and not columns.order:
-                numbers.append(_order_columns(rows, file.name, first_row).take(pa.array(at)))
-            first_row += len(rows)
-    names = [file.name for file in files]
-    nothing = np.zeros(0, np.int64)
+                order = _order_columns(rows, file.name, made.origin.first_row)
+                numbers.append(order.take(pa.array(kept_rows(made))))
+        if parts and parts[-1].fault is not None:
+            break
+    joined = join_rows(parts, payload)
+    return _sort_rows(joined, pa.concat_tables(numbers)) if numbers else joined
+
+
+def kept_rows(rows: Rows) -> Index:
+    """Of which rows elements were made, from 0."""
+    return np.arange(len(rows.batch)) if rows.origin.at is None else rows.origin.at
+
+
+def columns_to_read(file: StreamFile, payload: pa.Schema, places: PartitionColumns | None) -> pa.Schema:
+    """The columns of a file to read: those of elements, and those that say where rows stand."""
+    wanted = file.columns_to_read(payload)
+    named = set() if places is None else {*places.names}.difference(wanted.names)
+    return pa.schema([*wanted, *(field for field in file.rows.schema if field.name in named)])
+
+
+def join_rows(parts: Sequence[Rows], payload: pa.Schema) -> Rows:
+    """The rows of several parts, one after the other."""
     if not parts:
-        return PlacedChunk(empty(payload), Placement((), nothing), names, nothing, nothing)
-    file_of, row_of = (np.concatenate(column) for column in zip(*origin, strict=True))
-    chunk = PlacedChunk(concat(parts), join_placements(places), names, file_of, row_of)
-    if numbers:
-        _sort_chunk(chunk, pa.concat_tables(numbers))
-    return chunk
+        return Rows(empty(payload), NOWHERE, 0, placement=Placement((), np.zeros(0, np.int64)))
+    places = [part.placement for part in parts if part.placement is not None]
+    return replace(
+        parts[0],
+        batch=concat([part.batch for part in parts]),
+        origin=join_origins([(part.origin, len(part.batch)) for part in parts]),
+        size=sum(part.size for part in parts),
+        kind=reduce(merge_kinds, (part.kind for part in parts), None),
+        placement=join_placements(places) if places else None,
+        dropped=[dropped for part in parts for dropped in part.dropped],
+        fault=parts[-1].fault,
+    )
 
 
 def read_places(
@@ -279,12 +274,16 @@ def _order_columns(rows: pa.RecordBatch, file: str, first_row: int) -> pa.Table:
     return pa.table({RUN: run, BATCH: batch, SEQ: seq})
 
 
-def _sort_chunk(chunk: PlacedChunk, numbers: pa.Table) -> None:
+def _sort_rows(rows: Rows, numbers: pa.Table) -> Rows:
     keys = numbers.set_column(0, RUN, _number_runs(numbers[RUN]))
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in (RUN, BATCH, SEQ)])
     at = order.to_numpy().astype(np.int64)
-    chunk.batch, chunk.placement = chunk.batch.take(at), chunk.placement.take(at)
-    chunk.file, chunk.row = chunk.file[at], chunk.row[at]
+    file, row = rows.origin.columns(len(at))
+    placement = None if rows.placement is None else rows.placement.take(at)
+    arrived = rows.origin.arrivals(len(at))
+    came = None if arrived is None else arrived[at]
+    origin = Origin(rows.origin.names, file=file[at], row=row[at], arrived=came)
+    return replace(rows, batch=rows.batch.take(at), origin=origin, placement=placement)
 
 
 def sort_rows(table: pa.Table) -> pa.Table:

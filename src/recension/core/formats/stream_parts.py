@@ -16,7 +16,8 @@ import pyarrow as pa
 from recension.core.batch import CTI, EventBatch, Index, Mask, concat, empty, null_payload
 from recension.core.formats.decode import Decoder
 from recension.core.formats.parquet import ParquetRows
-from recension.core.formats.stream_files import FileChunk, StreamFile
+from recension.core.formats.stream_files import StreamFile
+from recension.core.rows import Origin, Rows
 
 _SIZE: Final = 1 << 16
 
@@ -42,7 +43,7 @@ class StreamParts:
     """A stream of which parts can be had; its files are read one after the other."""
 
     def __init__(
-        self, files: Sequence[StreamFile], schema: pa.Schema, check: Callable[[FileChunk], EventBatch]
+        self, files: Sequence[StreamFile], schema: pa.Schema, check: Callable[[Rows], EventBatch]
     ) -> None:
         self._files, self._schema, self._check = list(files), schema, check
         self._firsts: Index = np.cumsum([0, *(_rows_of(file).count or 0 for file in files)], dtype=np.int64)
@@ -80,8 +81,9 @@ class StreamParts:
         batch = concat([data, replace(ctis, payload=null_payload(len(ctis), self._schema))]).take(order)
         file = np.searchsorted(self._firsts, places, "right") - 1
         names = [file.name for file in self._files]
-        origin = names, file, places - self._firsts[file] + 1
-        return self._check(FileChunk(batch, names[0], 1, origin)) if len(batch) else batch
+        origin = Origin(names, file=file, row=places - self._firsts[file] + 1)
+        layout = self._files[0].layout
+        return self._check(Rows(batch, origin, len(batch), layout, layout.kind)) if len(batch) else batch
 
     def _read(self, places: Index) -> EventBatch:
         decoder, parts = Decoder(self._schema, "raise"), [empty(self._schema)]

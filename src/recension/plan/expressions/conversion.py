@@ -59,7 +59,9 @@ def _is_data(value: Any) -> bool:
 def member_values(given: Iterable[Any]) -> tuple[Any, ...]:
     """The values of a list, a set, an array, in an order that is the same in every process."""
     if isinstance(getattr(given, "tree", None), Tree) or isinstance(given, nw.Expr):
-        raise SchemaError("is_in: give a list of values; to compare with another column write == or join")
+        raise SchemaError(
+            "is_in: give a list of values", instead="; to compare with another column write == or join"
+        )
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise SchemaError(f"is_in: give a list of values, not {given!r}")
     if isinstance(given, set | frozenset):

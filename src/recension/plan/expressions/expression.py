@@ -92,8 +92,8 @@ def expression(value: IntoExpression) -> Expression:
     if found := aggregates_of(tree):
         where = "" if isinstance(tree, AggregateCall) else f", here in {render(tree)}"
         raise SchemaError(
-            f"{found[0]} is an aggregate{where}: it is computed from many events, not for each one; use "
-            "it in agg(...) or having(...)"
+            f"{found[0]} is an aggregate{where}: it is computed from many events, not for each one",
+            instead="; use it in agg(...) or having(...)",
         )
     return Expression(tree)
 
@@ -174,7 +174,7 @@ def result_name(given: IntoExpression, verb: str) -> str:
     """The name of a column that is not given one: its alias, or the first column it reads."""
     name = given.output_name if isinstance(given, Expr) else "literal"
     if name is None:
-        raise SchemaError(f"{verb}: name the column, as in {verb}(answer={given})")
+        raise SchemaError(f"{verb}: name the column", instead=f", as in {verb}(answer={given})")
     return name
 
 
@@ -183,8 +183,8 @@ def require_columns(names: Iterable[str], schema: pa.Schema, verb: str) -> None:
     for name in sorted(set(names) - set(schema.names)):
         if name in (START, END):
             raise SchemaError(
-                f"{verb}: rc.{name} cannot be used here; make it a column first, as in "
-                f"with_columns({_COLUMN_FOR[name]}=rc.{name})"
+                f"{verb}: rc.{name} cannot be used here; make it a column first",
+                instead=f", as in with_columns({_COLUMN_FOR[name]}=rc.{name})",
             )
         hint = suggest_name(name, schema.names)
         raise SchemaError(f"{verb}: there is no column {name!r}{hint}; {list_columns(schema)}")

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, Mask, inserts, null_payload
-from recension.core.openclose import CLOSE
+from recension.core.formats.decode import CLOSE
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
 from recension.operators.advance_time import Pace
 from recension.plan.fragments import Clock, Edge

@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from recension.core.batch import CTI, INSERT, EventBatch, Index, concat, empty
 from recension.core.errors import RecensionError, StreamError
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, VE, VS
-from recension.core.partitions import Placement, join_placements
+from recension.core.placement import Placement, join_placements
+from recension.core.records import record
+from recension.core.rows import Origin, Rows
 from recension.core.ticks import BEGINNING, FOREVER
 
 # Columns that travel with events: the row of a file each came from, and what puts them in order.
@@ -209,20 +211,10 @@ class Inflow:
             row -= len(events)
         return "", None
 
-    def locate_error(
-        self, why: StreamError, source: str, rows_before: int, order: Sequence[str] = ()
-    ) -> StreamError:
-        """The error with the file and row it is about, where these are known; or partition and ``order``."""
-        if why.row is None:
-            return why
-        at, reason = why.row - rows_before - 1, why.reason
-        file, row = self.locate_row(at)
-        if self.placement is not None:
-            partition = f"partition {self.placement.names[self.placement.code[at]]}"
-            named = zip(order, self.placement.order, strict=True)
-            place = ", ".join([partition, *(f"{name} {column[at]}" for name, column in named)])
-            reason = f"{place}: {reason.removeprefix(f'{partition}: ')}"
-        return StreamError(reason, file=file or source, row=row)
+    def rows(self, source: str, order: Sequence[str] = ()) -> Rows:
+        """The events with their origins; ``order`` names the columns that order the rows of a partition."""
+        origin = _PacketOrigin(inflow=self, source=source, order=order)
+        return Rows(self.events, origin, len(self.events), placement=self.placement)
 
     def has_several_runs(self) -> bool:
         """Are there elements of several runs of their producer?"""
@@ -241,6 +233,33 @@ class Inflow:
         order = np.argsort(is_data, kind="stable")
         before = order if self.order is None else self.order[order]
         return Inflow(self.events.take(order), self.parts, before, self.marks, self.placement.take(order))
+
+
+@record
+class _PacketOrigin(Origin):
+    """Rows that came in packets: from a file each, or from a place in the order of a partition."""
+
+    inflow: Inflow | None = None
+    source: str = ""
+    order: Sequence[str] = ()
+
+    def locate(self, position: int) -> tuple[str | None, int | None]:
+        """File and row, as far as they are known."""
+        assert self.inflow is not None
+        file, row = self.inflow.locate_row(position)
+        return file or self.source, row
+
+    def error(self, reason: str, at: int) -> StreamError:
+        """The fault of a row, with its partition and its order there."""
+        assert self.inflow is not None
+        position, placement = self.position(at), self.inflow.placement
+        if placement is not None:
+            partition = f"partition {placement.names[placement.code[position]]}"
+            named = zip(self.order, placement.order, strict=True)
+            place = ", ".join([partition, *(f"{name} {column[position]}" for name, column in named)])
+            reason = f"{place}: {reason.removeprefix(f'{partition}: ')}"
+        file, row = self.locate(position)
+        return StreamError(reason, file=file, row=row, position=position)
 
 
 def merge_packets(packets: list[Packet], schema: pa.Schema) -> Inflow:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from struct import Struct
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import Index
 from recension.core.errors import FormatError
 from recension.core.formats.columns import RUN, TimeColumns
 from recension.core.formats.json_lines import JsonRows
+from recension.core.records import record
+from recension.core.rows import Origin
 from recension.plan.keyed import envelopes_of
 from recension.plan.source import Source
 from recension.runners.kafka.client import Message, describe_place
@@ -119,3 +122,15 @@ def _timestamp_of(message: Message) -> int | None:
 def _headers_of(message: Message) -> list[dict[str, Any]] | None:
     headers = message.headers()
     return None if not headers else [{"key": name, "value": value} for name, value in headers]
+
+
+@record
+class MessageOrigin(Origin):
+    """Rows come from messages, which are named where one of them is refused."""
+
+    messages: Sequence[Message] = ()
+    made_of: Index = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def locate(self, position: int) -> tuple[str | None, int | None]:
+        """Topic, partition and offset."""
+        return describe_message(self.messages[self.made_of[position]]), None

@@ -34,7 +34,7 @@ from recension.plan.node import Node, walk
 from recension.plan.source import Table
 from recension.runners.kafka.client import Config, Fetcher, Message, Sender, Start, describe_place
 from recension.runners.kafka.journal import MESSAGES, BatchRecord, Journal, Ranges, TopicPartition
-from recension.runners.kafka.messages import ClientReader, contents_of, describe_message
+from recension.runners.kafka.messages import ClientReader, MessageOrigin, contents_of, describe_message
 from recension.runners.kafka.notes import Notes
 from recension.runners.kafka.output import Limits, OutputTopic, dead_letters, messages_of, require_writable
 from recension.runners.local import Session
@@ -387,14 +387,9 @@ class Service:
                 raise StreamError(reason, file=describe_message(message))
             self._count(source, UNREADABLE, len(read.faults))
         if len(read.rows):
-            first = self.session.rows_seen(source) + 1
-            try:
-                self.session.push(source, read.rows)
-            except StreamError as why:
-                if why.row is None:
-                    raise
-                message = messages[read.made_of[why.row - first]]
-                raise StreamError(why.reason, file=describe_message(message)) from None
+            self.session.push(
+                source, read.rows, origin=MessageOrigin(messages=messages, made_of=read.made_of)
+            )
         return dead
 
     def _count(self, source: str, reason: str, number: int) -> None:

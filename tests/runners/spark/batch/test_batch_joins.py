@@ -41,7 +41,8 @@ def test_keys_and_conditions(quick: Any) -> None:
     def halves(p: Any) -> bool:
         return p["v"] is not None and p["v_right"] is not None and p["v"] / p["v_right"] == 2
 
-    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [({"on": "k"}, {"on": "k"}), ({}, {})]
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [({"on": "k"}, {"on": "k"})]
+    cases += [({"where": rc.lit(True)}, {})]
     cases += [({"on": "k", "where": col("v") > col("v_right")}, {"on": "k", "where": more})]
     cases += [({"on": "k", "where": col("v") / col("v_right") == 2}, {"on": "k", "where": halves})]
     queries, meanings = [], []
@@ -49,6 +50,8 @@ def test_keys_and_conditions(quick: Any) -> None:
         for said, means in cases:
             queries.append(s.join(t, how=how, **said))
             meanings.append(denote.join(left, right, how=how, right_columns=("k", "v"), **means))
+    queries.append(s.join(t, how="cross"))
+    meanings.append(denote.join(left, right, how="cross"))
     queries += [
         s.clip(by=t, on="k"),
         s.clip(by=t),
@@ -96,6 +99,6 @@ def test_without_a_key_there_is_one(spark: Any) -> None:
     """So that the test above can fail."""
     s, t = rc.source("s", SCHEMA), rc.source("t", SCHEMA)
     given = frame(spark, _events(5), SCHEMA)
-    found = rc.spark.batch(spark, s.join(t), {"s": given, "t": given})
+    found = rc.spark.batch(spark, s.join(t, how="cross"), {"s": given, "t": given})
     plan = found._jdf.queryExecution().executedPlan().toString()
     assert "CartesianProduct" in plan or "NestedLoop" in plan

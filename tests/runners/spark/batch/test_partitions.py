@@ -46,7 +46,7 @@ def test_the_history_is_that_of_all_partitions(spark: Any) -> None:
         ),
         (
             [("insert", 1, 5, None, "a", 0, 1), ("insert", 1, 5, None, "b", 0, 1)],
-            "s: partition 0: two rows have o 1",
+            "s: partition 0, o 1: does not come after what its partition has sent: order 1 twice",
         ),
         ([("insert", 1, 5, None, "a", None, 1)], "s: p is null"),
     ],

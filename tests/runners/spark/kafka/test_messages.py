@@ -13,7 +13,7 @@ import pytest
 import recension as rc
 from recension.core.errors import FormatError, RecensionError
 from recension.core.formats.messages import TOMBSTONE
-from recension.core.partitions import Partitions
+from recension.gate.partitions import Partitions
 from recension.plan.source import sources_of
 from recension.runners.exchange.packets import merge_packets
 from recension.runners.spark.kafka import sink

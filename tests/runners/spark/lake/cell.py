@@ -26,8 +26,8 @@ from tests.runners.spark.stream.united import Places
 from tests.short_sessions import short_session
 
 import recension as rc
-from recension.core.formats import open_stream
 from recension.core.history import History
+from recension.gate.files import open_stream
 from recension.runners.spark.lake import delta
 from recension.runners.spark.session import LOCAL_SETTINGS, SESSION_SETTINGS, is_local_master
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, concat
 from recension.core.difference import difference
-from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.history import History
 from recension.core.reconstitution import HistoryBuilder, reconstitute
 from recension.core.wall_clock import now
+from recension.gate.files import open_stream
 from recension.runners.spark.sinks.micro_batch import MicroBatch, micro_batch
 from recension.testing.generator import StreamSettings, generate
 from recension.testing.generator.settings import SCHEMA

@@ -10,8 +10,8 @@ from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, 
 
 from recension.core.batch import concat, empty
 from recension.core.errors import FormatError, RecensionError
-from recension.core.formats import open_stream
 from recension.core.formats.changelog import MARK
+from recension.gate.files import open_stream
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.testing.generator.settings import SCHEMA
 

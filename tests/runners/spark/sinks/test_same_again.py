@@ -20,8 +20,8 @@ from tests.runners.spark.sinks import again
 from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, revised
 from tests.runners.spark.stream.processes import ROOT
 
-from recension.core.formats import read_history
 from recension.core.formats.manifest import FOLDER, LAST, current_manifest, manifest_path
+from recension.gate.files import read_history
 from recension.runners.spark.sinks import changelog, history_table, revision, table_files
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.files import SealedName, write_parquet

@@ -22,12 +22,12 @@ from tests.runners.spark.sinks.test_crashes import Crash, Fuse
 from recension.core.batch import CTI, EventBatch, concat, empty, from_elements
 from recension.core.errors import FormatError, RecensionError, StreamError
 from recension.core.events import Cti, Insert, Retract
-from recension.core.formats import open_stream
 from recension.core.formats.changelog import MARK, read_mark
 from recension.core.formats.files import require_seal, to_sealed_json
 from recension.core.formats.manifest import FOLDER, LAST, current_manifest, manifest_path
 from recension.core.rowhash import combine, row_hash
 from recension.core.validity import Checker
+from recension.gate.files import open_stream
 from recension.runners.spark.sinks import revision, table_files
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable

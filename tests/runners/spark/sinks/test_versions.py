@@ -14,12 +14,12 @@ import recension as rc
 from recension.cli import main
 from recension.core.difference import difference
 from recension.core.errors import FormatError, RecensionError, TimeError
-from recension.core.formats import open_stream, read_bitemporal, read_history
 from recension.core.formats.manifest import FOLDER, LAST, manifest_numbers
 from recension.core.formats.versions import Version
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.ticks import TimeLike
+from recension.gate.files import open_stream, read_bitemporal, read_history
 from recension.runners.spark.sinks import revision
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable

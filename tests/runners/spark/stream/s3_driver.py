@@ -16,7 +16,7 @@ from tests.runners.spark.s3_server import BUCKET, put, running_s3, s3_settings
 
 import recension as rc
 from recension.core.difference import difference
-from recension.core.formats import read_history
+from recension.gate.files import read_history
 
 COLUMNS = {"k": "string", "v": "int64"}
 ROWS: list[dict[str, Any]] = [

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import recension as rc
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 from recension.runners.spark.session import prepare_streaming
 from recension.runners.spark.types import arrow_carrier
 

@@ -9,9 +9,10 @@ from typing import Any
 import recension as rc
 from recension.core.batch import EventBatch, concat
 from recension.core.difference import difference
-from recension.core.formats import read_history, write_stream
+from recension.core.formats import write_stream
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
+from recension.gate.files import read_history
 from recension.testing.generator import StreamSettings, generate
 from recension.testing.generator.settings import SCHEMA
 

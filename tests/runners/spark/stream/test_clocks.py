@@ -16,9 +16,9 @@ import recension as rc
 from recension.core.batch import from_elements
 from recension.core.errors import RecensionError
 from recension.core.events import Element
-from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
-from recension.core.openclose import GONE
+from recension.gate.files import open_stream
+from recension.gate.open_close import GONE
 from recension.runners.exchange.packets import Packet
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.packing import Packing

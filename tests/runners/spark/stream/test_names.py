@@ -13,7 +13,7 @@ from tests.runners.spark.sinks.feeding import fed
 
 import recension as rc
 from recension.core.batch import from_elements
-from recension.core.formats import read_history
+from recension.gate.files import read_history
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.history_table import HistoryTable
 from recension.runners.spark.stream.packing import plain_name

@@ -12,7 +12,7 @@ from tests.runners.spark.stream import driver
 import recension as rc
 from recension.core.batch import from_elements
 from recension.core.events import Element
-from recension.core.formats import open_stream
+from recension.gate.files import open_stream
 from recension.runners.spark.stream.topology import Inlet, topology
 from recension.testing.model import StreamModel
 

@@ -17,8 +17,8 @@ import recension as rc
 from recension.api.stream import Stream
 from recension.core.batch import from_elements
 from recension.core.events import Cti, Element, Insert, Retract
-from recension.core.formats import open_stream
 from recension.core.formats.encode import stream_rows, stream_schema
+from recension.gate.files import open_stream
 from recension.testing import assert_equivalent
 from recension.testing.model import StreamModel
 

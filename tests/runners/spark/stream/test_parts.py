@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import recension as rc
-from recension.core.formats import read_history
+from recension.gate.files import read_history
 from recension.testing import assert_equivalent
 
 READINGS = rc.source("readings", {"site": "string", "value": "float64"}, start="at", end="until")

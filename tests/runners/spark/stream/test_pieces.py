@@ -111,6 +111,7 @@ def _check(plan: Plan, known: Properties, turns: Turns, data: st.DataObject) -> 
             before = Memory(worker.store)
             failed = worker.lease(which)
             failed.push(source, elements)
+            failed.read("out")  # it stores what the next attempt stores, and so may serve again
             worker.store_and_park(failed)
             worker.store = before
             which = data.draw(st.integers(-1, 2))

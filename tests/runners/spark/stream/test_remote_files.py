@@ -19,8 +19,8 @@ from scripts.lake_jars import NoJarsError, jars
 
 import recension as rc
 from recension.core.difference import difference
-from recension.core.formats import open_stream, read_history
 from recension.core.placement import PartitionColumns
+from recension.gate.files import open_stream, read_history
 
 COLUMNS = {"k": "string", "v": "int64"}
 MOUNTS = count()

@@ -35,6 +35,24 @@ def test_a_warning_reaches_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     assert warning.startswith("source s has sent 120 rows and no cti")
 
 
+def test_the_driver_hears_whom_a_step_waits_for() -> None:
+    a, b = (rc.source(name, {"k": "int64"}) for name in ("a", "b"))
+    rehearsal = Rehearsal([a.join(b, on="k").plan], shards=2)
+    processor._parked.clear()
+    given = {"a": [from_elements([rc.Insert({"k": 1}, 1, 5), rc.Cti(9)], a.schema)]}
+    packets = rehearsal.turn(given | {"b": [from_elements([rc.Insert({"k": 1}, 2, 6)], b.schema)]})
+    processor._parked.clear()
+    stages = dict.fromkeys(STAGES, 0)
+    reports = [
+        json.loads(packet.info) | stages | {"was_live": True} for packet in packets if packet.edge == METRICS
+    ]
+    found = pipeline_metrics([{"observedMetrics": {"recension 0": (json.dumps(reports),)}}]).operators
+    (join,) = [one for one in found if one.name.startswith("inner join")]
+    assert (join.held_back_by, join.held_at) == ("b", rc.BEGINNING)
+    assert join.freed_by is not None
+    assert "watermark=" in join.freed_by
+
+
 def test_the_share_of_the_largest_shard_is_told() -> None:
     """A key with nine of ten events fills its shard; in parts only sums come to it."""
     source = rc.source("s", {"k": "int64", "v": "int64"})

@@ -11,7 +11,8 @@ import pytest
 import recension as rc
 from recension.core.batch import from_elements
 from recension.core.events import Element
-from recension.core.formats import read_history, write_stream
+from recension.core.formats import write_stream
+from recension.gate.files import read_history
 from recension.runners.spark.stream import tables
 from recension.testing import assert_equivalent
 

@@ -32,9 +32,10 @@ from pyspark.sql import types as spark
 
 from recension.core.errors import RecensionError, SchemaError, suggest_name
 from recension.core.formats.columns import BATCH, KIND, NEW_VE, SEQ, Layout, TimeColumns, layout_of
-from recension.core.partitions import PartitionColumns
+from recension.core.placement import PartitionColumns
 from recension.core.ticks import BEGINNING, FOREVER, TICKS_PER
 from recension.core.validity import ELSEWHERE
+from recension.gate.partition_order import UNORDERED
 from recension.plan.nodes import Source
 from recension.runners.spark.batch.frame import (
     VE,
@@ -240,7 +241,9 @@ def _take_once(table: NamedFrame, named: PartitionColumns) -> NamedFrame:
     if order:
         together = f.count(f.lit(1)).over(Window.partitionBy(partition, *order))
         place = f.concat_ws(", ", *(f.concat(f.lit(f"{n} "), table.column(n)) for n in named.order))
-        words = f.concat(f.lit(f"{table.name}: partition "), partition, f.lit(": two rows have "), place)
+        twice = f.concat_ws("/", *(table.column(n) for n in named.order))
+        begins = f.concat(f.lit(f"{table.name}: partition "), partition, f.lit(", "), place)
+        words = f.concat(begins, f.lit(f": {UNORDERED}: order "), twice, f.lit(" twice"))
         rows = rows.withColumn("together", together)
         rows = rows.where(raise_if(f.col("together") > 1, words)).drop("together")
     return replace(table, given=rows.toDF(*table.given.columns))
@@ -350,7 +353,7 @@ def _plain_steps() -> Column:
 
 
 def _with_levels(rows: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Open and close rows with their levels, as in `core.openclose`: how many events are open then."""
+    """Open and close rows with their levels, as in `gate.open_close`: how many events are open then."""
     is_open = f.col(KIND) == "open"
     so_far = Window.partitionBy(*names).orderBy("order").rowsBetween(Window.unboundedPreceding, 0)
     total = f.sum(f.when(is_open, 1).otherwise(-1)).over(so_far)

@@ -20,7 +20,8 @@ from recension.core.time_kind import TimesInMessages
 from recension.plan.node import Node
 from recension.plan.nodes import Source
 from recension.plan.source import require_one_kind, sources_of
-from recension.runners.intake import require_inputs
+from recension.runners.finite import require_inputs
+from recension.runners.meaning import warn_of_frames
 from recension.runners.spark.batch.frame import VE, VS, Frame
 from recension.runners.spark.batch.inputs import NamedFrame, reconstitute, source_frame
 from recension.runners.spark.batch.lower import lower
@@ -39,6 +40,7 @@ def batch(spark_session: SparkSession, query: Node, inputs: Mapping[str, Any]) -
         name: NamedFrame.of(inputs[name], name, source.time_columns) for name, source in sources.items()
     }
     tables = {name: _with_source_names(table, sources[name]) for name, table in tables.items()}
+    warn_of_frames(query, sources, {name: table.given.columns for name, table in tables.items()})
     kind = require_one_kind(query, {name: table.layout.kind for name, table in tables.items()})
     with TimesInMessages(kind):
         found = lower(query, lambda source: source_frame(source, tables[source.name]))

@@ -33,6 +33,7 @@ from recension.runners.recording import read_recording
 from recension.runners.recording_files import (
     FORMAT,
     MANIFEST,
+    Came,
     RecordingFiles,
     Step,
     require_limit,
@@ -220,7 +221,7 @@ class MicroBatchRecorder:
             t = advanced.get(edge.number)
             if len(events) or t is not None:
                 promise = [] if t is None else [cti(t, schema)]
-                files.add(edge.number, step, [events, *promise], schema, time_type)
+                files.add(edge.number, Came(step, [events, *promise]), schema, time_type)
                 fed += [names[edge.number]] if edge.number in names else []
         files.add_steps([Step(step, at, ", ".join(fed) or None)])
         files.write()

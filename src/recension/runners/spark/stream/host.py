@@ -23,12 +23,12 @@ import pyarrow as pa
 from recension.core import wall_clock
 from recension.core.batch import RETRACT, EventBatch, concat, cti, empty
 from recension.core.change_log import tables_of
-from recension.core.errors import RecensionError, StreamError
+from recension.core.errors import RecensionError
 from recension.core.memory_pool import MemoryPool, open_pool
-from recension.core.partitions import Heard
 from recension.core.ticks import BEGINNING, FOREVER, add
 from recension.core.time_kind import KnownKind, TimeKind
 from recension.core.wall_clock import Clock
+from recension.gate.partition_state import Heard
 from recension.operators.pipeline import split_ctis
 from recension.plan.fragments import Edge, Fragment
 from recension.plan.node import Node
@@ -307,11 +307,7 @@ class Host:
                 f"{source.name}: a micro-batch has rows of two runs, and each run numbers its own rows: name "
                 f"an order of all, as in rc.source({source.name!r}, ..., partition=, order=)"
             )
-        rows = session.rows_seen(name)
-        try:
-            session.push(name, came.events, came.placement, heard=heard)
-        except StreamError as why:
-            raise came.locate_error(why, source.name, rows, source.order) from None
+        session.push(name, came.rows(source.name, source.order), heard=heard)
 
     def _advance(self, session: Session, name: str, delay: int, packets: list[Packet]) -> None:
         """The watermark: a CTI that lags behind the latest start that any task has seen."""

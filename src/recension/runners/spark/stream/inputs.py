@@ -31,7 +31,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from recension.core.errors import FormatError, RecensionError, SchemaError, suggest_name
-from recension.core.formats import open_stream
 from recension.core.formats.columns import (
     BATCH,
     CONTROL,
@@ -45,11 +44,11 @@ from recension.core.formats.columns import (
 )
 from recension.core.formats.listing import NO_FILES, StoredFile, is_data_file
 from recension.core.formats.manifest import is_table
-from recension.core.formats.reader import StreamReader, open_file
+from recension.core.formats.reader import StreamFiles, open_file
 from recension.core.formats.stream_files import StreamFile, agreed_payload
 from recension.core.ticks import TimeLike, instant
 from recension.core.time_kind import OneKind, TimeKind, kind_of, merge_kinds
-from recension.plan.keyed import envelopes_of
+from recension.gate.decode import open_source
 from recension.plan.nodes import Source
 from recension.runners.exchange.packets import NAMED, ORDER, ROW
 from recension.runners.spark.sinks.files import (
@@ -132,27 +131,14 @@ def read_folder(
     return InputFrame(frame, inlet, reader.kind, FilePacker, reader.is_typed)
 
 
-def _open_if_filled(source: Source, folder: Path) -> StreamReader | None:
+def _open_if_filled(source: Source, folder: Path) -> StreamFiles | None:
     """The files of a source, its columns checked; None if there are none, or none in one of its folders."""
     try:
-        return _open_stream(source, folder)
+        return open_source(source, folder)
     except FormatError as why:
         if why.reason != NO_FILES:
             raise
         return None
-
-
-def _open_stream(source: Source, folder: Path) -> StreamReader:
-    """The files of a source, its columns checked."""
-    return open_stream(
-        folder,
-        schema=source.columns,
-        start=source.start,
-        end=source.end,
-        times=source.unit or source.times,
-        places=source.sub_streams,
-        envelopes=envelopes_of(source),
-    )
 
 
 def _read_remote_folder(
@@ -188,7 +174,7 @@ def _first_kind(spark: SparkSession, source: Source, files: Sequence[str]) -> Ti
     """
     for file in files:
         with fetch_files(spark, [file]) as fetched:
-            if (kind := _open_stream(source, fetched).kind) is not None:
+            if (kind := open_source(source, fetched).kind) is not None:
                 return kind
     return None
 

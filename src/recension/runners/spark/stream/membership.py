@@ -21,7 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from recension.core.errors import FormatError, RecensionError, StreamError, TimeError
+from recension.core.errors import FormatError, RecensionError, TimeError
 from recension.core.formats.files import format_errors
 from recension.core.formats.listing import SPARK_LOG
 from recension.core.ticks import BEGINNING, instant
@@ -161,11 +161,7 @@ class RootMerge:
             self._ignored[name] += len(came.events)
             return 0
         require_file_order(places, self._source(name), packets)
-        rows = self._session.rows_seen(self._source(name))
-        try:
-            self._session.push(self._source(name), came.events)
-        except StreamError as why:
-            raise came.locate_error(why, name, rows) from None
+        self._session.push(self._source(name), came.rows(name))
         return len(came.events)
 
     def detach_left_streams(self, packets: Iterable[Packet]) -> None:

@@ -15,15 +15,16 @@ from typing import Any, Final, TypeAlias
 
 from recension.core import wall_clock
 from recension.core.errors import RecensionError
-from recension.core.partitions import PartitionProgress
+from recension.gate.partition_state import PartitionProgress
 from recension.runners.local import Session
 from recension.runners.metrics import Metrics, dropped_count, late_count
 
 _NAME: Final = "recension"
+_REMEDY: Final = "send ctis, or make them of its rows: a watermark= of rc.spark.stream, or .advance_time(...)"
 _pipelines: Final = count()
 _NOW: Final = (
     *("cti", "state_rows", "state_bytes", "inputs", "is_halted"),
-    *("partitions", "held_back_by", "contradictions"),
+    *("partitions", "held_back_by", "held_at", "held_since", "freed_by", "contradictions"),
 )
 _MEMORY: Final = ("resident_bytes", "spilled_bytes")
 STAGES: Final = ("load_seconds", "kernel_seconds", "save_seconds", "bytes_written", "rows_written")
@@ -109,7 +110,9 @@ class Report:
 def _metrics_since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """What an operator did in one micro-batch, and what it holds now."""
     done = {name: new[name] - old.get(name, 0) for name in _SUMS}
-    return {**new, **done, "warnings": new["warnings"][len(old.get("warnings", ())) :]}
+    remedy = None if new["held_back_by"] is None else _REMEDY
+    warnings = new["warnings"][len(old.get("warnings", ())) :]
+    return {**new, **done, "warnings": warnings, "freed_by": remedy}
 
 
 @dataclass
@@ -271,6 +274,9 @@ def _merge_state(latest: dict[OperatorKey, Metrics], key: OperatorKey, values: M
         more = partitions[known.name].dropped if known.name in partitions else {}
         partitions[known.name] = replace(known, dropped=Counter(known.dropped) + Counter(more))
     now.partitions = sorted(partitions.values(), key=lambda p: (len(p.name), p.name))
+    if values["cti"] < now.cti and values["held_back_by"] is not None:
+        for name in ("held_back_by", "held_at", "held_since", "freed_by"):
+            setattr(now, name, values[name])
     now.cti = min(now.cti, values["cti"])
     now.state_rows += values["state_rows"]
     now.state_bytes += values["state_bytes"]

@@ -20,14 +20,22 @@ import pyarrow as pa
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch
 from recension.core.errors import FormatError, RecensionError, TimeError
-from recension.core.formats.columns import KIND, TimeColumns, layout_of
+from recension.core.formats.columns import TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import StoredFile, partition_of
 from recension.core.formats.reader import open_file
-from recension.core.formats.stream_files import StreamFile, read_places, row_numbers
-from recension.core.partitions import Placement
+from recension.core.formats.stream_files import (
+    StreamFile,
+    agreed_payload,
+    columns_to_read,
+    decode_file,
+    kept_rows,
+    row_numbers,
+)
+from recension.core.placement import Placement
 from recension.core.ticks import BEGINNING
 from recension.core.time_kind import merge_kinds
+from recension.core.validity import refuse_malformed
 from recension.plan.keyed import envelopes_of
 from recension.plan.nodes import Source
 from recension.runners.exchange.clocks import EdgeSender
@@ -109,7 +117,7 @@ class Packing:
             if edge.level == level and edge.origin is self._origin
         }
         self._counts_alone = topology.counts_external_ctis_alone(self._senders)
-        is_strict = self._origin.on_violation == "raise"
+        self._is_strict = is_strict = self._origin.on_violation == "raise"
         # A repeat may have the order of what it repeats.
         keeps_orders = is_strict and not self._origin.sequence
         self._summary = Summary(is_stepwise=not is_strict, keeps_orders=keeps_orders)
@@ -120,27 +128,32 @@ class Packing:
         if path.name == CLOSING:
             times, places = TimeColumns(), None
         envelopes = envelopes_of(self._origin)
-        file, row = open_file(StoredFile(path), times, self._origin.columns, places, envelopes), 1
+        file = open_file(
+            *(StoredFile(path), times, self._origin.columns, places, envelopes), finds_times=True
+        )
         if places is not None and self._folder is not None:
             where = path_of(address or str(path))
             file = replace(file, partition=partition_of(where, self._folder, places.partition))
         file = replace(file, name=address or file.name)
         self._require_kind(file)
+        if path.name != CLOSING:
+            agreed_payload([file], self._origin.columns)  # files that come later may lack columns
         place = file_place(address or str(path))
         columns = None if path.name == CLOSING else self._origin.sub_streams_in(file.rows.schema.names)
-        wanted = file.columns_to_read(self._origin.columns)
-        named = set() if columns is None else {*columns.names}.difference(wanted.names)
-        wanted = pa.schema([*wanted, *(field for field in file.rows.schema if field.name in named)])
-        for rows in file.rows.batches(wanted, _ROWS):
-            decoded = self._decoder.decode(rows, file.layout, file.name, row)
-            kept = np.flatnonzero(decoded.kept)
-            extra = {} if file.layout.is_table else {ROW: pa.array(kept + row)}
+        wanted = columns_to_read(file, self._origin.columns, columns)
+        for read, rows in decode_file(file, self._decoder, wanted, _ROWS, columns):
+            if file.layout.is_table and self._is_strict and not self._origin.are_rows:
+                # Rows of tables do not travel with their numbers: what can be found here, is found here.
+                refuse_malformed(rows.batch, rows.origin, rows.kind)
+            if rows.fault is not None:
+                raise rows.fault
+            self._decoder.note(rows.dropped)
+            kept, first = kept_rows(rows), rows.origin.first_row
+            extra = {} if file.layout.is_table else {ROW: pa.array(kept + first)}
             if file.layout.has_order and not self._origin.order:
-                keys = row_numbers(rows, file.name, row)
+                keys = row_numbers(read, file.name, first)
                 extra |= {f"{ORDER}{i}": pa.array(key[kept]) for i, key in enumerate(keys)}
-            placement = None if columns is None else read_places(rows, file, columns, row).take(kept)
-            yield from self._send(decoded.batch, extra, place, file.layout.is_table, placement)
-            row += rows.num_rows
+            yield from self._send(rows.batch, extra, place, file.layout.is_table, rows.placement)
 
     def _require_kind(self, file: StreamFile) -> None:
         """The files that were there when the query began decide the kind of all times."""
@@ -165,17 +178,23 @@ class Packing:
         named = named.rename_columns([n.removeprefix(NAMED) for n in named.schema.names])
         columns = self._origin.sub_streams_in(named.schema.names)
         rows = rows.select([n for n in names if n != FILE and n not in extra and not n.startswith(NAMED)])
-        times, placement = self._times.ours if KIND in names else self._times, None
+        place = file or self._origin.name
+
+        def find_places(head: pa.RecordBatch) -> Placement:
+            assert columns is not None
+            return columns.read(named.slice(0, len(head)), place)
+
         try:
-            layout = layout_of(rows.schema, times, self._origin.name)
-            decoded = self._decoder.decode(rows, layout, file or self._origin.name, 1)
-            if columns is not None:
-                placement = columns.read(named, file or self._origin.name).take(decoded.kept)
+            layout = layout_of(rows.schema, self._times.found_in(names), self._origin.name)
+            read = self._decoder.read(rows, layout, place, 1, None if columns is None else find_places)
+            if read.fault is not None:
+                raise read.fault
         except FormatError as why:
             raise _locate_error(why, extra) from None
-        kept = pa.array(decoded.kept)
-        kept_extra = {n: c.filter(kept) for n, c in extra.items()}
-        yield from self._send(decoded.batch, kept_extra, file, layout.is_table, placement)
+        self._decoder.note(read.dropped)
+        kept = pa.array(kept_rows(read))
+        kept_extra = {n: c.take(kept) for n, c in extra.items()}
+        yield from self._send(read.batch, kept_extra, file, layout.is_table, read.placement)
 
     def send(
         self,

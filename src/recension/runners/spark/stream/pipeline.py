@@ -28,7 +28,8 @@ from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
 from recension.runners.exchange.packets import DDL, METRICS, SPARK_COLUMNS, Packet
-from recension.runners.intake import require_inputs
+from recension.runners.finite import require_inputs
+from recension.runners.meaning import warn_of_frames
 from recension.runners.spark.kafka.source import KafkaInput
 from recension.runners.spark.lake.places import lake_table
 from recension.runners.spark.session import default_parallelism, prepare_streaming
@@ -121,6 +122,8 @@ def stream(
             case frame:
                 order = tuple((order_by or {}).get(name, ()))
                 ready[name] = read_frame(source, frame, order, by_arrival=source in by_arrival)
+    columns = {name: given.columns for name, given in inputs.items() if isinstance(given, DataFrame)}
+    warn_of_frames(query, sources, columns)
     files = None if feedback is None else _watch_feedback(spark, feedback)
     return build_pipeline(
         spark, query, ready, shards, skew, feedback_files=files, memory=limit, tables=tables, called=called

@@ -31,9 +31,10 @@ import pyarrow.compute as pc
 
 from recension.core.batch import CTI, EXTERNAL_CTI, EventBatch, Index, Mask
 from recension.core.errors import StreamError
-from recension.core.openclose import CLOSE
-from recension.core.partitions import Placement
+from recension.core.formats.decode import CLOSE
+from recension.core.placement import Placement
 from recension.core.ticks import BEGINNING, Ticks
+from recension.gate.partition_order import UNORDERED
 from recension.runners.spark.stream.codec import pack_tables, unpack_tables
 
 _NAME: Final = "name"
@@ -170,4 +171,6 @@ def refuse_equal_orders(orders: Sequence[pa.Table], source: str, columns: Sequen
     if bool(is_twice.any()):
         row = int(at[int(is_twice.argmax()) + 1])
         where = ", ".join(f"{name} {column[row]}" for name, column in zip(columns, order, strict=True))
-        raise StreamError(f"partition {names[code[row]]}: two rows have {where}", file=source)
+        twice = "/".join(str(column[row]) for column in order)
+        reason = f"partition {names[code[row]]}, {where}: {UNORDERED}: order {twice} twice"
+        raise StreamError(reason, file=source)

@@ -35,13 +35,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recension.core.batch import EventBatch, concat, empty, inserts, null_payload
 from recension.core.errors import FormatError, RecensionError
-from recension.core.formats import open_stream
 from recension.core.formats.columns import Layout, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.listing import NO_FILES, is_data_file
 from recension.core.frames import table_of
 from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER
+from recension.gate.files import open_stream
 from recension.plan.nodes import Table
 from recension.runners.spark.session import is_connect
 from recension.runners.spark.sinks.files import is_local, local_path

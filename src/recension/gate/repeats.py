@@ -14,19 +14,57 @@ Source      rulings P9 and P10.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from recension.core.batch import Index, Mask
+from recension.core.batch import CTI, EventBatch, Index, Mask
 from recension.core.errors import RecensionError
 from recension.core.placement import Placement
+from recension.core.rows import Rows
 from recension.core.segments import group_starts, rank_rows, running_max, stable_order
+from recension.gate.step import Arrival, Step, Verdict
 
 REPEATED: Final = "a repeat of an element that came before"
 Highest: TypeAlias = Mapping[tuple[str, str], tuple[int, ...]]
 """By run and partition, the highest sequence."""
+
+
+class Repeats(Step):
+    """The step *repeats*, for a source that is one stream: what its producer sent again is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sequences = Sequences()
+
+    def judge(self, rows: Rows, arrival: Arrival) -> Verdict:
+        """The rows that are no repeats."""
+        places = rows.placement
+        if places is None or not places.sequence:
+            return rows, None
+        is_repeat, highest = self._sequences.find_repeats(places, places.code, places.names)
+        counted = is_repeat if arrival.counts_ctis else is_repeat & (rows.batch.kind != CTI)
+        take_over = partial(self._take_over, highest, int(counted.sum()))
+        if not bool(is_repeat.any()):
+            return rows, take_over
+        batch, origin = rows.batch.filter(~is_repeat), rows.origin.take(~is_repeat)
+        return replace(rows, batch=batch, origin=origin), take_over
+
+    def _take_over(self, highest: Highest, repeats: int, batch: EventBatch) -> EventBatch:
+        self._sequences.note(highest)
+        self.counts[REPEATED] += repeats
+        return batch
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """The highest sequences, if there are any."""
+        return self._sequences.snapshot() if self._sequences else {}
+
+    def restore(self, chunks: Mapping[str, pa.Table]) -> None:
+        """Become what `snapshot` gave."""
+        self._sequences.restore(chunks)
 
 
 class Sequences:

@@ -14,19 +14,14 @@ from recension.core.batch import EventBatch, cti, from_elements
 from recension.core.change_log import tables_of
 from recension.core.errors import FormatError, RecensionError, StreamError
 from recension.core.events import Cti, Element, Insert, Retract
-from recension.core.partitions import (
-    REPEATED,
-    UNORDERED,
-    Heard,
-    PartitionColumns,
-    Partitions,
-    Placement,
-    join_placements,
-    name_of,
-    summarize,
-)
+from recension.core.placement import PartitionColumns, Placement, join_placements, name_of
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import LATE, Checker, Policy
+from recension.gate.partition_order import UNORDERED
+from recension.gate.partition_rows import summarize
+from recension.gate.partition_state import Heard
+from recension.gate.partitions import Partitions
+from recension.gate.repeats import REPEATED
 from recension.testing.strategies import SCHEMA as ANY
 from recension.testing.strategies import unruly_streams
 
@@ -39,7 +34,7 @@ def insert(vs: int, ve: int = FOREVER, v: int = 1) -> Insert:
 
 
 class Source:
-    """Partitions with their checker, as an intake has them."""
+    """Partitions with their checker, as a gate has them."""
 
     def __init__(self, policy: Policy = "raise", **options: Any) -> None:
         self.partitions, self.checker, self._policy = Partitions(**options), Checker(policy), policy
@@ -61,10 +56,10 @@ class Source:
 
     def take(self, batch: EventBatch, placement: Placement, now: int = 0, **options: Any) -> list[Element]:
         strict = self._policy == "raise"
-        placed = self.partitions.judge(batch, placement, now, is_strict=strict, **options)
+        judged = self.partitions.judge(batch, placement, now, is_strict=strict, **options)
         before = self.partitions.cti
-        valid = self.checker.check(placed.batch, placed=placed)
-        self.partitions.note(placed)
+        valid = self.checker.check(judged.batch, origin=judged.origin, placed=judged.placed)
+        self.partitions.admit(judged)
         self.checker.advance(self.partitions.cti)
         found = valid.to_elements()
         return found + ([Cti(self.partitions.cti)] if self.partitions.cti > before else [])

@@ -1,4 +1,4 @@
-"""What comes in at a table: rows without times, a whole table at a push.
+"""The gate of a table: rows without times, a whole table at a push.
 
 Read once, its rows are true for ever and it is closed. With ``refresh`` each push is a new version: rows
 that are new in it begin, and rows that are gone end, at the CTI that the streams have reached. Between two
@@ -7,7 +7,9 @@ versions it is the bag of rows that counts, not their order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,30 +18,32 @@ import pyarrow as pa
 from recension.core.batch import CTI, RETRACT, EventBatch, concat, cti, inserts, null_payload
 from recension.core.errors import RecensionError
 from recension.core.netting import cancel
-from recension.core.placement import Placement
 from recension.core.rowhash import Hashes, combine, row_hash, rows_equal
+from recension.core.rows import Rows
 from recension.core.ticks import FOREVER
-from recension.operators.base import Chunks
+from recension.gate.decode import Data
+from recension.gate.gate import NO_PARTITION, Admission, Gate
+from recension.gate.step import Arrival, Step, Verdict
+from recension.gate.valid import Validity
 from recension.plan.source import Table
-from recension.runners.intake import Data, Intake, Push, ReadRows
-from recension.runners.sub_streams import Arrival
 
 
-class TableIntake(Intake):
-    """Turns whole tables into valid elements."""
+class TableGate(Gate):
+    """Turns whole tables into valid elements: with one more step."""
 
     def __init__(self, table: Table, **options: Any) -> None:
         super().__init__(table, **options)
         self._table = table
-        # Of a table that may be read again: the rows that hold now, with their starts; none before the first.
-        self._rows: EventBatch | None = None
+        self._versions = Versions(table, self._validity)
+        self._steps.insert(1, self._versions)
 
     @property
     def may_follow(self) -> bool:
         """Does its CTI follow the streams that it is joined with? Only once it is there."""
-        return self._rows is not None
+        return self._versions.is_there
 
-    def _judge(self, data: Data, arrival: Arrival) -> Push:
+    def judge(self, data: Data, arrival: Arrival = NO_PARTITION) -> Admission:
+        """The same as of any source; a table that is read once comes once, and as a whole."""
         name, is_once = self._table.name, self._table.refresh is None
         if self.is_closed and is_once:
             advice = f"rc.table({name!r}, ..., refresh='10m') takes new versions"
@@ -48,17 +52,34 @@ class TableIntake(Intake):
             raise RecensionError(f"{name}: the streams that the table is joined with have ended")
         if isinstance(data, list | tuple | dict):
             raise RecensionError(f"{name}: a table comes as a whole, as a table or a frame, not as elements")
-        return super()._judge(data, arrival)
+        return super().judge(data, arrival)
 
-    def _make_push(self, read: ReadRows, placement: Placement | None, arrival: Arrival) -> Push:
-        batch = read.batch
-        if not (len(batch) and bool((batch.kind == CTI).all())):
-            is_once = self._table.refresh is None
-            batch = concat([batch, cti(FOREVER, batch.schema)]) if is_once else self._changes(batch)
-        return super()._make_push(replace(read, batch=batch), placement, arrival)
+
+class Versions(Step):
+    """The step *versions* of a table: from the rows that hold now to those of the next version."""
+
+    def __init__(self, table: Table, validity: Validity) -> None:
+        super().__init__()
+        self._table, self._validity = table, validity
+        # Of a table that may be read again: the rows that hold now, with their starts; none before the first.
+        self._rows: EventBatch | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Is there a version that others may follow?"""
+        return self._rows is not None
+
+    def judge(self, rows: Rows, arrival: Arrival) -> Verdict:
+        """What changes; read once, the rows and their end."""
+        batch = rows.batch
+        if len(batch) and bool((batch.kind == CTI).all()):
+            return rows, None
+        if self._table.refresh is None:
+            return replace(rows, batch=concat([batch, cti(FOREVER, batch.schema)])), None
+        changes = self._changes(batch)
+        return replace(rows, batch=changes), partial(self._take_over, changes)
 
     def _changes(self, version: EventBatch) -> EventBatch:
-        """From the rows that hold now to those of the next version."""
         if self._rows is None:
             return version
         before, after = (row_hash(rows.payload, len(rows)) for rows in (self._rows, version))
@@ -66,15 +87,12 @@ class TableIntake(Intake):
         _require_equal(self._rows.take(kept), version.take(same))
         is_new = np.ones(len(version), np.bool_)
         is_new[same] = False
-        t, gone, fresh = self._checker.frontier, self._rows.filter(is_gone), version.filter(is_new)
+        t, gone, fresh = self._validity.cti, self._rows.filter(is_gone), version.filter(is_new)
         ends = replace(gone, kind=np.full(len(gone), RETRACT, np.uint8), new_ve=np.full(len(gone), t))
         return concat([ends, replace(fresh, vs=np.full(len(fresh), t))])
 
-    def take(self, push: Push) -> EventBatch:
-        """The same as of any source; the rows are remembered if there may be another version."""
-        batch = super().take(push)
-        if self._table.refresh is not None and not push.is_only_ctis:
-            self._rows = self._apply(push.batch)
+    def _take_over(self, changes: EventBatch, batch: EventBatch) -> EventBatch:
+        self._rows = self._apply(changes)
         return batch
 
     def _apply(self, changes: EventBatch) -> EventBatch:
@@ -86,15 +104,14 @@ class TableIntake(Intake):
         return concat([self._rows.filter(stays), fresh])
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """What the checks remember, and the rows that hold now."""
+        """The rows that hold now."""
         if self._rows is None:
-            return super().snapshot()
+            return {}
         payload = pa.Table.from_batches([self._rows.payload])
-        return {**super().snapshot(), "starts": pa.table({"vs": self._rows.vs}), "rows": payload}
+        return {"starts": pa.table({"vs": self._rows.vs}), "rows": payload}
 
-    def restore(self, chunks: Chunks) -> None:
-        """Remember what the snapshot remembers."""
-        super().restore(chunks)
+    def restore(self, chunks: Mapping[str, pa.Table]) -> None:
+        """Become what `snapshot` gave."""
         self._rows = None
         if "starts" in chunks:
             starts = chunks["starts"]["vs"].to_numpy()

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import recension as rc
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element
-from recension.core.formats import open_stream
-from recension.core.openclose import GONE
-from recension.runners.intake import Intake
+from recension.gate.files import open_stream
+from recension.gate.gate import Gate
+from recension.gate.open_close import GONE
 from recension.testing.strategies import batchings, histories, physical_streams
 
 Query: TypeAlias = Callable[[rc.Stream, rc.Stream], rc.Stream]
@@ -108,7 +108,7 @@ def test_forgetting_changes_nothing(name: str, data: st.DataObject) -> None:
     closes = data.draw(st.booleans())
     found = outcome(name, batches, closes=closes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Intake, "forget_before", lambda *_: None)
+        patch.setattr(Gate, "forget_before", lambda *_: None)
         assert found == outcome(name, batches, closes=closes)
 
 

@@ -18,21 +18,90 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from recension.core.batch import CTI, EventBatch, Index, concat, cti, empty
 from recension.core.late_elements import LateElements
-from recension.core.partitions import Heard, PartitionProgress, Partitions
 from recension.core.placement import Placement
+from recension.core.rows import Rows
 from recension.core.segments import group_starts, running_max, stable_order
 from recension.core.ticks import BEGINNING, Ticks
 from recension.core.validity import ADJUSTED, LATE, DroppedElements, counts_from_table
+from recension.gate.partition_state import Heard, PartitionProgress
+from recension.gate.partitions import Partitions
+from recension.gate.step import Arrival, Step, Verdict
+from recension.gate.valid import Validity
 from recension.operators.advance_time import Pace, make_ctis
+from recension.operators.state.chunks import take_prefix
 from recension.plan.consistency import AdvanceTime
 from recension.plan.source import Source
-from recension.runners.sub_streams import Arrival
+
+
+class Paced(Step):
+    """The step *pace*: the `advance_time` of queries directly on this source, by their vertices.
+
+    What they give goes to these vertices; the source itself gives what it would give without them.
+    """
+
+    def __init__(self, source: Source, validity: Validity) -> None:
+        super().__init__()
+        self._source, self._validity = source, validity
+        self.vertices: dict[int, PacedPartitions] = {}
+        self._given: dict[int, EventBatch] = {}
+
+    def follow(self, steps: Mapping[int, AdvanceTime]) -> None:
+        """These are the steps from now on."""
+        known = self.vertices
+        self.vertices = {
+            at: known.get(at) or PacedPartitions(self._source, step) for at, step in steps.items()
+        }
+
+    def judge(self, rows: Rows, arrival: Arrival) -> Verdict:
+        """The same rows."""
+        if not self.vertices or rows.placed is None:
+            return rows, None
+        return rows, partial(self._take_over, arrival, rows.spoke)
+
+    def _take_over(self, arrival: Arrival, spoke: Sequence[str], batch: EventBatch) -> EventBatch:
+        assert self._validity.passed is not None
+        passed = self._validity.passed
+        self._given = {at: paced.take(*passed, arrival, spoke) for at, paced in self.vertices.items()}
+        return batch
+
+    def expect(self, number: int) -> None:
+        """How many partitions there are."""
+        for paced in self.vertices.values():
+            paced.partitions.expect(number)
+
+    def tick(self, now: int) -> None:
+        """Let them look at the clock."""
+        self._given = {at: paced.tick(now) for at, paced in self.vertices.items()}
+
+    @property
+    def has_given(self) -> bool:
+        """Have they given something that was not taken yet?"""
+        return any(len(batch) for batch in self._given.values())
+
+    def take_given(self) -> dict[int, EventBatch]:
+        """By vertex, what they give for what was taken in last; forgets it."""
+        given, self._given = self._given, {}
+        return {at: batch for at, batch in given.items() if len(batch)}
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """What they remember, numbered in their order."""
+        return {
+            f"paced/{number}/{name}": table
+            for number, paced in enumerate(self.vertices.values())
+            for name, table in paced.snapshot().items()
+        }
+
+    def restore(self, chunks: Mapping[str, pa.Table]) -> None:
+        """Become what `snapshot` gave."""
+        for number, paced in enumerate(self.vertices.values()):
+            paced.restore(take_prefix(f"paced/{number}", chunks))
 
 
 class PacedPartitions(DroppedElements):
@@ -74,18 +143,18 @@ class PacedPartitions(DroppedElements):
         batch, placement = self._insert_ctis(batch, placement)
         before = self.partitions.cti
         alive = pa.table({"name": pa.array(spoke, pa.string()), "latest_start": [BEGINNING] * len(spoke)})
-        placed = self.partitions.judge(
+        judged = self.partitions.judge(
             batch, placement, arrival.now, promise=arrival.promise, heard=Heard(alive)
         )
-        adjusted = self._late.adjust(placed.batch, placed.before, None, placed.salt)
-        self.partitions.note(placed)
+        placed = judged.placed
+        adjusted = self._late.adjust(judged.batch, placed.before, None, placed.salt)
+        self.partitions.admit(judged)
         for reason, rows in ((LATE, adjusted.is_dropped), (ADJUSTED, adjusted.is_moved)):
             if bool(rows.any()):
                 self.counts[reason] += int(rows.sum())
-                size = len(placed.names)
-                self.partitions.count(reason, np.bincount(placed.partition[rows], minlength=size))
+                self.partitions.count(reason, placed.count(rows))
         if bool(adjusted.is_dropped.any()):
-            self.dropped.append((LATE, placed.batch.filter(adjusted.is_dropped)))
+            self.dropped.append((LATE, judged.batch.filter(adjusted.is_dropped)))
         self._late.forget_before(self.partitions.cti)
         kept = adjusted.batch.filter(~adjusted.is_dropped & (adjusted.batch.kind != CTI))
         return self._with_cti(kept, before)

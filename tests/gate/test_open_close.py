@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from recension.core.batch import CTI, INSERT, EventBatch, from_elements
 from recension.core.errors import StreamError
 from recension.core.events import Cti, Element, Event, Insert, Retract
+from recension.core.formats.decode import CLOSE, OPEN
 from recension.core.history import History
-from recension.core.openclose import BEFORE_START, CLOSE, NOT_OPEN, OPEN, OpenClose
 from recension.core.reconstitution import reconstitute
+from recension.core.rows import Origin
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.validity import ADJUSTED, LATE, UNKNOWN, Checker
+from recension.gate.open_close import BEFORE_START, NOT_OPEN, OpenClose
 
 SCHEMA = pa.schema([("p", pa.string())])
 CODES = {"open": OPEN, "close": CLOSE, "cti": CTI, "insert": INSERT}
@@ -124,7 +126,8 @@ def test_faults(feed: str, row: int, reason: str, size: int) -> None:
 
     def read() -> None:
         for start in range(0, len(items), size):
-            reader.translate(batch(items[start : start + size]), first_row=start + 1, file="f")
+            origin = Origin(("f",), start + 1)
+            reader.translate(batch(items[start : start + size]), origin=origin)
 
     with pytest.raises(StreamError, match=rf"^f: row {row}: {reason}: {{'p': '[AB]'}} at \d"):
         read()

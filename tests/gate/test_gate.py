@@ -1,0 +1,137 @@
+"""The gate by itself: judging changes nothing, and the earliest row's fault is the one that is reported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import recension as rc
+from recension.core.change_log import tables_of
+from recension.core.errors import RecensionError, StreamError
+from recension.core.events import Cti, Insert, Retract
+from recension.core.validity import Policy
+from recension.gate.files import open_stream
+from recension.gate.gate import Gate
+from recension.plan.source import Source
+
+SCHEMA = pa.schema([("k", pa.string())])
+A = {"k": "a"}
+GOOD = {"_kind": "insert", "_vs": 5, "_ve": 9, "_new_ve": None, "k": "a"}
+# By the step that finds it.
+FAULTS: dict[str, dict[str, Any]] = {
+    "decode": {**GOOD, "_kind": "upsert"},
+    "open and close": {**GOOD, "_kind": "close", "_vs": None, "k": "nobody"},
+    "declared": {**GOOD, "_kind": "retract", "_new_ve": 7},
+    "validity": {**GOOD, "_ve": 5},
+}
+
+
+def rows_of(*rows: dict[str, Any]) -> pa.Table:
+    types = {
+        "_kind": pa.string(),
+        "_vs": pa.int64(),
+        "_ve": pa.int64(),
+        "_new_ve": pa.int64(),
+        "k": pa.string(),
+    }
+    return pa.Table.from_pylist(list(rows), pa.schema(list(types.items())))
+
+
+def state(gate: Gate) -> dict[str, Any]:
+    return {name: table.to_pydict() for name, table in tables_of(gate.snapshot()).items()}
+
+
+@pytest.mark.parametrize("policy", ["raise", "drop", "adjust"])
+def test_judging_changes_nothing(policy: Policy) -> None:
+    gate = Gate(Source("s", SCHEMA, on_violation=policy))
+    gate.admit(gate.judge([Insert(A, 1, 9), Insert({"k": "b"}, 2), Cti(3)]))
+    before, counts = state(gate), gate.counts
+    coming = [Retract(A, 1, 9, 5), Insert(A, 4, 8), Cti(4)]
+    first, second = gate.judge(coming), gate.judge(coming)
+    assert (state(gate), gate.counts) == (before, counts)
+    assert first.batch.to_elements() == second.batch.to_elements()
+    assert gate.admit(second).to_elements() == coming
+    assert state(gate) != before
+
+
+@pytest.mark.parametrize("later", FAULTS)
+@pytest.mark.parametrize("earlier", FAULTS)
+def test_the_earliest_row_is_reported_whichever_step_finds_it(
+    earlier: str, later: str, tmp_path: Path
+) -> None:
+    given = [GOOD, FAULTS[earlier], GOOD, FAULTS[later]]
+    source = rc.source("s", {"k": "string"}, properties=rc.Properties(is_insert_only=True))
+    with pytest.raises(StreamError) as alone:
+        rc.session(source).push("s", rows_of(*given[:2]))
+    with pytest.raises(StreamError) as pushed:
+        rc.session(source).push("s", rows_of(*given))
+    assert str(pushed.value) == str(alone.value)
+    assert pushed.value.row == 2
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in given))
+    for way in (
+        lambda: rc.run(source, {"s": path}),
+        lambda: rc.run(source, {"s": str(path)}),
+        lambda: rc.run(source, {"s": open_stream(path)}),
+        lambda: rc.session(source).push("s", path),
+    ):
+        with pytest.raises(StreamError) as read:
+            way()
+        assert (read.value.file, read.value.row) == (str(path), 2)
+        assert read.value.reason == pushed.value.reason
+
+
+def test_a_push_of_a_path_is_taken_in_as_a_whole(tmp_path: Path) -> None:
+    for number, row in enumerate([GOOD, {**GOOD, "_kind": "cti", "_vs": 20, "_ve": None}, GOOD]):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(row) + "\n")
+    session = rc.session(rc.source("s", {"k": "string"}))
+    with pytest.raises(StreamError, match=r"2\.jsonl: row 1: breaks an earlier cti"):
+        session.push("s", tmp_path)
+    assert len(session.history()) == 0
+    (tmp_path / "2.jsonl").unlink()
+    session.push("s", tmp_path)
+    assert len(session.history()) == 1
+
+
+def test_what_is_not_there_is_named() -> None:
+    session = rc.session(rc.source("s", {"k": "string"}))
+    with pytest.raises(RecensionError, match=r"nowhere\.parquet"):
+        session.push("s", "nowhere.parquet")
+
+
+def test_a_reader_that_was_told_another_policy_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text(json.dumps(GOOD) + "\n")
+    reader = open_stream(tmp_path / "s.jsonl", on_violation="drop")
+    with pytest.raises(RecensionError, match=r"it is the source that decides, as in rc\.source\('s'"):
+        rc.run(rc.source("s", {"k": "string"}), {"s": reader})
+    assert len(rc.run(rc.source("s", {"k": "string"}, on_violation="drop"), {"s": reader}).history()) == 1
+
+
+def test_a_stream_in_a_file_for_a_source_with_columns_of_times(tmp_path: Path) -> None:
+    """As when it is pushed: what has our columns is read by them, another table by the user's."""
+    source = rc.source("s", {"k": "string"}, start="ts", end="until")
+    (tmp_path / "s.jsonl").write_text(json.dumps(GOOD) + "\n")
+    (tmp_path / "t.jsonl").write_text(json.dumps({"ts": 5, "until": 9, "k": "a"}) + "\n")
+    (tmp_path / "h.jsonl").write_text(json.dumps({"_vs": 5, "_ve": 9, "k": "a"}) + "\n")
+    for name in ("s", "t", "h"):
+        assert rc.run(source, {"s": tmp_path / f"{name}.jsonl"}).history().to_events() == [
+            rc.Event(A, 5, 9)
+        ], name
+
+
+def test_data_by_partition_may_be_paths(tmp_path: Path) -> None:
+    for number in (0, 1):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps({**GOOD, "_vs": number}) + "\n")
+    source = rc.source("s", {"k": "string"}, partition="p")
+    session = rc.session(source)
+    session.push("s", {number: tmp_path / f"{number}.jsonl" for number in (0, 1)})
+    assert len(session.history()) == 2
+    (tmp_path / "p.jsonl").write_text(json.dumps({**GOOD, "p": 1}) + "\n")
+    with pytest.raises(RecensionError, match="data without the column 'p', which says it already"):
+        session.push("s", tmp_path / "p.jsonl", partition=1)
+    session.push("s", tmp_path / "p.jsonl")
+    assert len(session.history()) == 3
