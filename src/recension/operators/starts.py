@@ -17,7 +17,7 @@ from recension.operators.state.interval_search import TooManyCandidatesError
 T = TypeVar("T")
 
 # So many candidates are found at once, or those of one event.
-_MOST_CANDIDATES: Final = 1 << 22
+_MOST_CANDIDATES: Final = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
