@@ -23,6 +23,7 @@ SUITES = (
     "generate",
     "moving_window",
     "interval_join",
+    "patterns",
     "windows",
     "small_pushes",
     "workers",
