@@ -16,7 +16,7 @@ from recension.plan.windows import CountWindows
 _LENGTHS: Final = frozenset(
     [
         *("size", "hop", "gap", "span", "slide", "delta", "duration", "ticks"),
-        *("block", "remember", "delay", "interval", "forget"),
+        *("block", "remember", "delay", "interval", "forget", "ahead"),
     ]
 )
 _SECOND: Final = 1_000_000

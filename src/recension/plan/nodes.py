@@ -11,6 +11,7 @@ from recension.plan.consistency import (
     Finalize,
     ImportTime,
 )
+from recension.plan.due import Due, DueBy, Progress
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.extents import CoalesceExtent, CoalesceMany
 from recension.plan.join import How, Join
@@ -39,6 +40,8 @@ __all__ = [
     "CoalesceMany",
     "CountAggregate",
     "Distinct",
+    "Due",
+    "DueBy",
     "Edges",
     "Finalize",
     "GroupApply",
@@ -51,6 +54,7 @@ __all__ = [
     "Node",
     "Outputs",
     "Port",
+    "Progress",
     "Project",
     "RestateByKey",
     "RowSource",
