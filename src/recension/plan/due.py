@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -150,7 +150,7 @@ class DueBy(_Due, ByClock):
         return self.clock not in grouped
 
 
-def goes_by_clock(roots: list[Node]) -> bool:
+def goes_by_clock(roots: Sequence[Node]) -> bool:
     """Is something due by the clock, in the query or in what it does group by group?"""
     steps = list(each_once(roots))
     held = [plan for step in steps for plan in step.own_plans]

@@ -112,19 +112,25 @@ class Host:
         }
 
     def run_recorded(
-        self, packets: Iterable[Packet], request: RecordRequest, batch: int
+        self, packets: Iterable[Packet], request: RecordRequest, batch: int, now: int = 0
     ) -> tuple[list[Packet], list[dict[str, Any]]]:
         """The same, and what came on the edges that are asked for is written."""
         if self._recorder is None:
             self._recorder = HostRecorder(self._topology, self._fragments, self._level, self._shard)
         self._recorder.begin(self._sessions)
-        answers, reports = self.run_micro_batch(packets)
+        answers, reports = self.run_micro_batch(packets, now)
         self._recorder.write(request, batch, self._sessions, reports)
         return answers, reports
 
-    def run_micro_batch(self, packets: Iterable[Packet]) -> tuple[list[Packet], list[dict[str, Any]]]:
-        """From the packets of a micro-batch to those that come out, and a report of each fragment."""
+    def run_micro_batch(
+        self, packets: Iterable[Packet], now: int = 0
+    ) -> tuple[list[Packet], list[dict[str, Any]]]:
+        """From the packets of a micro-batch to those that come out, and a report of each fragment.
+
+        ``now`` is the time of a micro-batch without packets.
+        """
         by_edge: defaultdict[int, list[Packet]] = defaultdict(list)
+        self._now = max(self._now, now)
         for packet in packets:
             by_edge[packet.edge].append(packet)
             self._now = max(self._now, packet.now)
@@ -182,6 +188,8 @@ class Host:
             report.add_unreadable(packet.info for packet in packets if not packet.place)
             report.elements += size if isinstance(edge.origin, Source) else 0
             report.rows += size
+        if self._topology.wakes:
+            session.tick()
         for name, root in roots.items():
             root.detach_left_streams(arrived[name])
             report.add_inputs(root.states(), root.take_ignored())

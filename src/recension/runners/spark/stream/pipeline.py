@@ -325,8 +325,8 @@ def _packets_at(plan: Topology, arriving: SourcePackets, level: int) -> DataFram
 
 def _run_level(plan: Topology, packets: DataFrame, level: int) -> DataFrame:
     processor = FragmentProcessor(plan, level, partition_keys(plan.shards))
-    operator = DeferredProcessor(processor)
-    return packets.groupBy("shard").transformWithState(operator, DDL, "Append", "None")
+    operator = DeferredProcessor(processor, wakes=plan.wakes and level == 1)
+    return packets.groupBy("shard").transformWithState(operator, DDL, "Append", operator.time_mode)
 
 
 class _Observing(NamedTuple):
@@ -343,8 +343,9 @@ def _rows_of_last_level(
     """The last level gives the rows of the output itself."""
     processor = AnsweringProcessor(plan, partition_keys(plan.shards), unpacker)
     columns = _columns(plan, unpacker.reporting_schema(), observing)
-    operator = DeferredProcessor(processor)
-    rows = packets.groupBy("shard").transformWithStateInPandas(operator, columns, "Append", "None")
+    operator = DeferredProcessor(processor, wakes=plan.wakes and plan.levels == 1)
+    grouped = packets.groupBy("shard")
+    rows = grouped.transformWithStateInPandas(operator, columns, "Append", operator.time_mode)
     observed = rows.observe(observing.name, *_observed(F.col(REPORT), plan))
     return observed.where(F.col(KIND).isNotNull()).drop(REPORT)
 
