@@ -34,7 +34,7 @@ class Progress(TimedNode):
 
     is_spread = True
     narrows_inputs = True
-    ignores_ctis = True
+    ignores_ctis = False
     named_times = ()
 
     @property

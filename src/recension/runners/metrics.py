@@ -13,6 +13,7 @@ from recension.core.partitions import PartitionProgress
 from recension.core.repeats import REPEATED
 from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, LATE, STALE_CTI
+from recension.operators.due import AHEAD
 from recension.operators.pipeline import Flow
 
 ROWS_WITHOUT_CTI: Final = 1_000_000
@@ -76,8 +77,8 @@ counters_of: Final[Callable[[Metrics], tuple[Any, ...]]] = attrgetter(*COUNTERS)
 
 
 def dropped_count(counts: Counter[str]) -> int:
-    """How many elements were dropped. Moved ones, repeats and CTIs that say nothing new are not."""
-    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI))
+    """How many elements were dropped. Moved ones, repeats, CTIs that say nothing new and far starts are not."""
+    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI, AHEAD))
 
 
 def late_count(counts: Counter[str]) -> int:
