@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from recension.core.errors import TimeError
 from recension.plan.consistency import ByClock, Consistency
-from recension.plan.expressions import column
-from recension.plan.node import FilterRule, LevelPart, Names, Node, TimedNode, each_once
+from recension.plan.expressions import column, expression, lit
+from recension.plan.node import FilterRule, LevelPart, Names, Node, TimedNode, columns_named, each_once
 from recension.plan.properties import Properties
+from recension.plan.span import Project
 
 ROWS: Final = "rows"
 """Of `Progress`: how many rows of this start have come, less those that were removed."""
@@ -57,7 +58,10 @@ class Progress(TimedNode):
         return [frozenset()]
 
     filters_below = Node.no_filters
-    with_group_keys = Node.with_grouped_inputs
+
+    def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
+        """Every start, with its group: which of them may move its time is another matter in each."""
+        return Project(inputs[0], (*columns_named(keys), (ROWS, expression(lit(1)))))
 
     def is_keyed(self, grouped: Set[Node]) -> bool:
         """Each group has a time of its own."""
