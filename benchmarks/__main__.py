@@ -34,6 +34,7 @@ SUITES = (
     "keyed",
     "partitions",
     "finalize",
+    "due",
     "lifetimes",
     "spectrum",
     "why",

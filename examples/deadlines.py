@@ -1,4 +1,4 @@
-"""Orders that are not shipped within two days: alerts that come when they are due, and are taken back if need be.
+"""Orders that are not shipped within two days: alerts that come when they are due, and may be withdrawn.
 
 A shipment may be told of late. So an alert is raised as soon as its two days are over by the orders that have
 come, never before; and if a shipment in time turns up afterwards, the alert is withdrawn.

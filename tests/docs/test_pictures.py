@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.docs.pages import snippets
 from tests.docs.places import ROOT
 
@@ -15,11 +17,11 @@ FILE = ROOT / "docs" / "assets" / "withdrawn-alert.svg"
 
 def withdrawn_alert() -> str:
     """Of the first query of the page, and of what it is fed."""
-    names: dict[str, object] = {"__name__": "snippet", "print": lambda *shown: None}
+    names: dict[str, Any] = {"__name__": "snippet", "print": lambda *shown: None}
     for snippet in snippets(PAGE)[:2]:
         exec(compile(snippet.code, str(PAGE), "exec"), names)
     session = rc.session(names["alerts"])
-    for source, order, hour in names["feed"]:  # type: ignore[attr-defined]
+    for source, order, hour in names["feed"]:
         session.push(source, [rc.Insert({"order": order}, hour, hour + 1)])
     changes = session.read()
     gone = RetractedParts.of(concat(changes.batches), None)

@@ -21,7 +21,7 @@ TWO_DAYS = timedelta(days=2)
 
 def alerts_after(days: int) -> dict[str, datetime]:
     """By hand: the orders whose two days are over, by the last order that is near the others."""
-    orders, shipments = {}, {}
+    orders, shipments = dict[str, datetime](), dict[str, datetime]()
     for inputs in DAYS[:days]:
         orders |= _rows(inputs["orders"])
         shipments |= _rows(inputs["shipments"])

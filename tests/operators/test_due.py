@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recension.core.batch import from_elements
 from recension.core.events import Cti, Element, Event, Insert, Retract
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote.due import By, DueStep, shown_after
 from recension.operators.base import Operator
 from recension.operators.due import AHEAD, Due, DueByClock, DueByOther, Progress
 from recension.operators.state.start_times import StartTimes
-from recension.core.batch import from_elements
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
 from recension.testing.strategies import SCHEMA, batchings, histories, physical_streams
@@ -28,7 +28,6 @@ MAKE: dict[By, Callable[[int | None], Operator]] = {
     "clock": lambda ahead: DueByClock(SCHEMA),
     "other": lambda ahead: DueByOther(SCHEMA, ahead),
 }
-
 
 
 @dataclass

@@ -141,7 +141,9 @@ class ConsistencyMethods(StreamBase):
         if by is not None and not (isinstance(by, str) and by == "clock"):
             raise SchemaError(f'due: by= is a stream or "clock", not {by!r}')
         if ahead is not None:
-            raise TimeError("due: ahead= says how far starts of another stream may be ahead: give by= as well")
+            raise TimeError(
+                "due: ahead= says how far starts of another stream may be ahead: give by= as well"
+            )
         return self._then(Due(self.plan, by_clock=by is not None))
 
     def finalize(self, remember: LengthLike | None = None, *, since: TimeLike = 0) -> Self:

@@ -85,7 +85,7 @@ class _Time:
             for rows in (there, fresh):
                 if start in rows:
                     rows.remove(start)
-        near = [start for start in fresh if BEGINNING < self.until and start <= self.until - 1 + ahead]
+        near = [start for start in fresh if self.until > BEGINNING and start <= self.until - 1 + ahead]
         for at, start in enumerate(there):
             others = there[:at] + there[at + 1 :]
             if any(abs(start - other) <= ahead for other in others):

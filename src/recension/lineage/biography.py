@@ -41,7 +41,8 @@ def find_biography(
 ) -> Biography:
     """How the answer to a question changed, from the first element to the one that made it final.
 
-    Without an answer: until the inputs have ended. Elements in ``regions`` are replayed; only those that are in ``keys`` as well can change the answer.
+    Elements in ``regions`` are replayed; only those that are in ``keys`` as well can change the answer.
+    Without an answer: until the inputs have ended.
     """
     ahead, behind = (_Player(plan, inputs, question) for _ in range(2))
     revisions, missed = list[Revision](), list[_Place]()

@@ -182,4 +182,3 @@ class Progress(Operator):
 
     def on_cti(self, port: int, t: int) -> Output:
         return self.emit(t)
-

@@ -1,7 +1,7 @@
 """Due: events are shown when their time has come. What is refuted before is never shown.
 
-    progress    how far a stream has got, by its starts: what tells the time      Progress
-    due         waits for the own ctis, the clock, or the progress of another     Due, DueBy
+progress    how far a stream has got, by its starts: what tells the time      Progress
+due         waits for the own ctis, the clock, or the progress of another     Due, DueBy
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Due(Consistency):
     def needs(self) -> None:
         """All shards know the time, and an event waits for nothing else."""
 
-    def filters_below(self) -> tuple[FilterRule | None, ...]:
+    def filters_below(self) -> tuple[FilterRule | None, ...]:  # type: ignore[override]
         """When an event is due does not depend on others. But rows that are refuted in time never came."""
         own = FilterRule({name: column(name) for name in self.schema.names})
         return (own, *(None for _ in self.inputs[1:]))

@@ -77,7 +77,7 @@ counters_of: Final[Callable[[Metrics], tuple[Any, ...]]] = attrgetter(*COUNTERS)
 
 
 def dropped_count(counts: Counter[str]) -> int:
-    """How many elements were dropped. Moved ones, repeats, CTIs that say nothing new and far starts are not."""
+    """How many elements were dropped. Not moved ones, repeats, CTIs that say nothing new, far starts."""
     return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI, AHEAD))
 
 

@@ -1,4 +1,4 @@
-"""Due in shards: in every micro-batch the history and the CTI of the local engine, whatever fails on the way."""
+"""Due in shards: in every micro-batch the history and the CTI of the local engine, whatever fails."""
 
 from __future__ import annotations
 
