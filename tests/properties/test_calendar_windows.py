@@ -5,6 +5,8 @@ The other random plans run on ticks. Here the ticks 0 to 8 stand for moments som
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from tests.properties.step import History
 from tests.properties.test_random_plans import KNOWN, Turns, check_plan, interleavings
 
 import recension as rc
+from recension.core.time_kind import TimeKind, kind_of, merge_kinds, of_kind
 
 # Steps that name no times.
 OTHER_NAMES = {
@@ -36,14 +39,16 @@ OTHERS = [step for step in STEPS if step.name in OTHER_NAMES]
 
 
 class PlanOfTimes(Plan):
-    """A plan whose meaning is told in ticks."""
+    """A plan whose meaning is found in ticks."""
 
     def meaning(self, s: History, t: History) -> History:
-        return super().meaning(in_ticks(s), in_ticks(t))
+        kind = reduce(merge_kinds, (kind_of(time) for e in [*s, *t] for time in (e.vs, e.ve)), None)
+        return of_one_kind(super().meaning(of_one_kind(s, None), of_one_kind(t, None)), kind)
 
 
-def in_ticks(history: History) -> History:
-    return [rc.Event(e.payload, int(e.vs), int(e.ve)) for e in history]
+def of_one_kind(history: History, kind: TimeKind) -> History:
+    """The events with times of this kind, or ticks."""
+    return [rc.Event(e.payload, of_kind(int(e.vs), kind), of_kind(int(e.ve), kind)) for e in history]
 
 
 def moved(place: Place, turns: Turns) -> Turns:
