@@ -18,7 +18,7 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.ticks import BEGINNING
 from recension.plan.node import Node
-from recension.runners.exchange.packets import METRICS, OUTPUT, ROW, Packet
+from recension.runners.exchange.packets import METRICS, OUTPUT, ROW, TIME, Packet
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.feedback import feedback_packet
 from recension.runners.spark.stream.membership import HAS_FILES, membership_message
@@ -103,7 +103,7 @@ class Rehearsal:
         """A micro-batch; one that fails leaves engines in the worker and the stores as they were.
 
         A source that is not among the inputs has no new files: Spark then starts no task for it at all.
-        What is ``heard`` by feedback every level hears. Without rows a timer says that it is ``now``.
+        What is ``heard`` by feedback every level hears. Where a step goes by the clock it is ``now``.
         """
         before = {key: Memory(store) for key, store in self.stores.items()}
         flowing: list[Packet] = []
@@ -112,10 +112,9 @@ class Rehearsal:
                 flowing += packed(self.plan, source, level, batches)
             if heard > BEGINNING:
                 flowing += [feedback_packet(n, heard) for n in range(self.plan.shards_from(level))]
-            if level == 1 and not flowing and self.plan.wakes:
-                flowing = [answer for n in range(self.plan.shards) for answer in self._run(level, n, [], now)]
-            else:
-                flowing = self._level(level, [packet._replace(now=now) for packet in flowing])
+            if level == 1 and self.plan.wakes:
+                flowing += [Packet(n, TIME) for n in range(self.plan.shards_from(1))]
+            flowing = self._level(level, [packet._replace(now=now) for packet in flowing])
         if fails:
             self.stores.clear()
             self.stores.update(before)
@@ -127,18 +126,18 @@ class Rehearsal:
         by_shard: defaultdict[int, list[Packet]] = defaultdict(list)
         for packet in packets:
             by_shard[packet.shard].append(packet)
-        return [answer for shard, own in sorted(by_shard.items()) for answer in self._run(level, shard, own)]
-
-    def _run(self, level: int, shard: int, own: list[Packet], now: int = 0) -> list[Packet]:
-        store = self.stores[level, shard]
-        seen = processor.lease_engine(self.plan, level, shard, store)
-        if self.request is not None:
-            packets, reports = seen.host.run_recorded(own, self.request, self._batch, now)
-        else:
-            packets, reports = seen.host.run_micro_batch(own, now)
-        answers = [*packets, *(Packet(shard, METRICS, info=json.dumps(report)) for report in reports)]
-        seen.save(store, self._batch)
-        seen.release()
+        answers: list[Packet] = []
+        for shard, own in sorted(by_shard.items()):
+            store = self.stores[level, shard]
+            seen = processor.lease_engine(self.plan, level, shard, store)
+            if self.request is not None:
+                packets, reports = seen.host.run_recorded(own, self.request, self._batch)
+            else:
+                packets, reports = seen.host.run_micro_batch(own)
+            answers += packets
+            answers += [Packet(shard, METRICS, info=json.dumps(report)) for report in reports]
+            seen.save(store, self._batch)
+            seen.release()
         return answers
 
     def output(self, packets: list[Packet], query: int = 0) -> EventBatch:

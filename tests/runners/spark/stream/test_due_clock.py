@@ -1,4 +1,4 @@
-"""Due by the clock on Spark: what is due comes though no row comes."""
+"""Due by the clock on Spark: what is due comes though no row comes, after a restart too."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def put(folder: Path, number: int, rows: dict[str, datetime]) -> None:
     (folder / f".{number:04}.parquet").rename(folder / f"{number:04}.parquet")
 
 
-def start(spark: Any, query: rc.Stream, folder: Path) -> Any:
+def start(spark: Any, query: rc.Stream, folder: Path, trigger: dict[str, Any] | None = None) -> Any:
     answers = rc.spark.stream(spark, query, {"s": folder / "in"}, shards=2)
     return rc.spark.write(
         answers,
         history=folder / "table",
         checkpoint=folder / "checkpoint",
-        trigger={"processingTime": "1 second"},
+        trigger=trigger or {"processingTime": "1 second"},
     )
 
 
@@ -62,14 +62,28 @@ def wait_for(running: Any, condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_an_alert_comes_though_no_row_comes(spark: Any, tmp_path: Path, name: str) -> None:
-    past, soon = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(seconds=30)
+    """One comes while the query runs; the other when it has been started again, and no row since."""
+    past, now = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC)
+    soon, later = (now + timedelta(seconds=seconds) for seconds in (25, 50))
+    put(tmp_path / "in", 0, {"a": past, "b": soon, "c": later})
+    shown: set[datetime] = set()
+    for awaited in ([past, soon], [later]):
+        running = start(spark, QUERIES[name], tmp_path)
+        try:
+            for alert in awaited:
+                wait_for(running, lambda alert=alert: alert in starts(spark, tmp_path))  # type: ignore[misc]
+                assert datetime.now(UTC) >= alert
+                shown |= {alert}
+        finally:
+            running.stop()
+    assert starts(spark, tmp_path) == {past, soon, later} == shown
+
+
+def test_a_query_that_is_to_end_ends(spark: Any, tmp_path: Path) -> None:
+    """Started once more, later, it shows what has become due."""
+    past, soon = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(seconds=20)
     put(tmp_path / "in", 0, {"a": past, "b": soon})
-    running = start(spark, QUERIES[name], tmp_path)
-    try:
-        wait_for(running, lambda: past in starts(spark, tmp_path))
-        assert soon not in starts(spark, tmp_path) or datetime.now(UTC) >= soon
-        wait_for(running, lambda: soon in starts(spark, tmp_path))
-        assert datetime.now(UTC) >= soon
-        assert running.lastProgress["numInputRows"] == 0
-    finally:
-        running.stop()
+    assert start(spark, QUERIES["one stage"], tmp_path, {"availableNow": True}).awaitTermination(PATIENCE)
+    time.sleep(max(0.0, (soon - datetime.now(UTC)).total_seconds()))
+    assert start(spark, QUERIES["one stage"], tmp_path, {"availableNow": True}).awaitTermination(PATIENCE)
+    assert starts(spark, tmp_path) == {past, soon}

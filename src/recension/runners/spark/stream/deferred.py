@@ -24,33 +24,19 @@ _CHUNK: Final = StructType([StructField("chunk", BinaryType())])
 class Processor(Protocol):
     """What runs where the rows are."""
 
-    def process(self, state: Any, key: Any, rows: Iterator[Any], now: int = 0) -> Iterator[Any]:
-        """One micro-batch of a key. ``state`` is Spark's map of names and bytes.
-
-        ``now``: the timestamp of a micro-batch in which nothing comes but time, in microseconds.
-        """
+    def process(self, state: Any, key: Any, rows: Iterator[Any]) -> Iterator[Any]:
+        """One micro-batch of a key. ``state`` is Spark's map of names and bytes."""
 
 
 class DeferredProcessor(StatefulProcessor):  # type: ignore[misc]
-    """A processor that is loaded when its first rows come.
+    """A processor that is loaded when its first rows come."""
 
-    One that ``wakes`` runs in every micro-batch, also in those without rows: from its first rows on every key
-    has a timer that expires in the next micro-batch.
-    """
-
-    def __init__(self, processor: Processor, *, wakes: bool = False) -> None:
+    def __init__(self, processor: Processor) -> None:
         self._content: bytes = cloudpickle.dumps(processor)
         self._processor: Processor | None = None
-        self._wakes = wakes
-
-    @property
-    def time_mode(self) -> str:
-        """What Spark must know of it."""
-        return "ProcessingTime" if self._wakes else "None"
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark."""
-        self._handle, self._fed = handle, set[Any]()
         self._state = handle.getMapState("chunks", _NAME, _CHUNK)
         if TaskContext.get() is not None:
             from recension.runners.spark.stream.connections import keep_open
@@ -59,28 +45,10 @@ class DeferredProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Called by Spark."""
-        self._set_timer(key, timerValues)
-        return self._load().process(self._state, key, rows)
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Called by Spark, after all rows. What has got rows in this micro-batch knows the time from them."""
-        if key[0] in self._fed:
-            return iter(())
-        self._set_timer(key, timerValues)
-        now = timerValues.getCurrentProcessingTimeInMs()
-        return self._load().process(self._state, key, iter(()), now * 1000)
-
-    def _set_timer(self, key: Any, timerValues: Any) -> None:  # noqa: N803
-        """Run again in the next micro-batch, whether rows come or not."""
-        if self._wakes:
-            self._fed.add(key[0])
-            self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1)
-
-    def _load(self) -> Processor:
         if self._processor is None:
             self._processor = pickle.loads(self._content)
         assert self._processor is not None
-        return self._processor
+        return self._processor.process(self._state, key, rows)
 
     def close(self) -> None:
         """Called by Spark."""

@@ -112,25 +112,19 @@ class Host:
         }
 
     def run_recorded(
-        self, packets: Iterable[Packet], request: RecordRequest, batch: int, now: int = 0
+        self, packets: Iterable[Packet], request: RecordRequest, batch: int
     ) -> tuple[list[Packet], list[dict[str, Any]]]:
         """The same, and what came on the edges that are asked for is written."""
         if self._recorder is None:
             self._recorder = HostRecorder(self._topology, self._fragments, self._level, self._shard)
         self._recorder.begin(self._sessions)
-        answers, reports = self.run_micro_batch(packets, now)
+        answers, reports = self.run_micro_batch(packets)
         self._recorder.write(request, batch, self._sessions, reports)
         return answers, reports
 
-    def run_micro_batch(
-        self, packets: Iterable[Packet], now: int = 0
-    ) -> tuple[list[Packet], list[dict[str, Any]]]:
-        """From the packets of a micro-batch to those that come out, and a report of each fragment.
-
-        ``now`` is the time of a micro-batch without packets.
-        """
+    def run_micro_batch(self, packets: Iterable[Packet]) -> tuple[list[Packet], list[dict[str, Any]]]:
+        """From the packets of a micro-batch to those that come out, and a report of each fragment."""
         by_edge: defaultdict[int, list[Packet]] = defaultdict(list)
-        self._now = max(self._now, now)
         for packet in packets:
             by_edge[packet.edge].append(packet)
             self._now = max(self._now, packet.now)

@@ -123,14 +123,12 @@ class FragmentProcessor:
     def __init__(self, topology: Topology, level: int, keys: list[int]) -> None:
         self._topology, self._level, self._keys = topology, level, keys
 
-    def process(self, state: Any, key: Any, rows: Iterator[Any], now: int = 0) -> Iterator[Any]:
+    def process(self, state: Any, key: Any, rows: Iterator[Any]) -> Iterator[Any]:
         """One micro-batch of a key, from rows to rows."""
-        for packet in self._run_micro_batch(MapStore(state), key[0], rows, now):
+        for packet in self._run_micro_batch(MapStore(state), key[0], rows):
             yield Row(**packet.seal()._asdict())
 
-    def _run_micro_batch(
-        self, store: Store, key: int, rows: Iterable[Iterable[Any]], now: int
-    ) -> Iterator[Packet]:
+    def _run_micro_batch(self, store: Store, key: int, rows: Iterable[Iterable[Any]]) -> Iterator[Packet]:
         """One micro-batch of a shard. The engine is released when the last packet has been taken."""
         freeze_gc()
         packets = [Packet(self._keys.index(number), *rest) for number, *rest in rows]
@@ -138,9 +136,9 @@ class FragmentProcessor:
         lease = lease_engine(self._topology, self._level, shard, store, query_id())
         began, request = time.perf_counter(), RecordRequest.from_json(task_setting(SETTING))
         if request is not None and request.pipeline == self._topology.fingerprint:
-            answers, reports = lease.host.run_recorded(packets, request, batch_id(), now)
+            answers, reports = lease.host.run_recorded(packets, request, batch_id())
         else:
-            answers, reports = lease.host.run_micro_batch(packets, now)
+            answers, reports = lease.host.run_micro_batch(packets)
         worked = time.perf_counter()
         written = lease.save(store, batch_id())
         times = {
@@ -166,8 +164,8 @@ class AnsweringProcessor(FragmentProcessor):
         super().__init__(topology, topology.levels, keys)
         self._unpacker = unpacker
 
-    def process(self, state: Any, key: Any, rows: Iterator[Any], now: int = 0) -> Iterator[Any]:
+    def process(self, state: Any, key: Any, rows: Iterator[Any]) -> Iterator[Any]:
         """One micro-batch of a key, from data frames to data frames."""
         packets = (packet for frame in rows for packet in frame.itertuples(index=False))
-        answers = list(self._run_micro_batch(MapStore(state), key[0], packets, now))
+        answers = list(self._run_micro_batch(MapStore(state), key[0], packets))
         yield self._unpacker.rows_and_reports(answers).to_pandas(types_mapper=pd.ArrowDtype)
