@@ -142,7 +142,7 @@ class ConsistencyMethods(StreamBase):
             raise SchemaError(f'due: by= is a stream or "clock", not {by!r}')
         if ahead is not None:
             raise TimeError(
-                "due: ahead= says how far starts of another stream may be ahead: give by= as well"
+                "due: ahead= says how far starts of another stream may be ahead: give that stream, by="
             )
         return self._then(Due(self.plan, by_clock=by is not None))
 

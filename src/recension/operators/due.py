@@ -10,7 +10,7 @@ Guarantees  after every step the output history is the input history less the ev
             The end of the stream releases all.
 State       the events held, by start and with what happened to them since; the limit; starts far ahead.
 Cost        O(n log n) in the batch and in what comes out.
-Source      DESIGN §12; the release of CEDR's alignment buffer (TR §4.5), by start.
+Source      Design note 037; the release of CEDR's alignment buffer (TR §4.5), by start.
 """
 
 from __future__ import annotations
