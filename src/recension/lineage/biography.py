@@ -159,7 +159,8 @@ def _places(inputs: Mapping[str, SourceInput], regions: Mapping[str, Region]) ->
         is_table = isinstance(one.source, Table)
         found += [_Place(_FIRST if is_table else one.turn(row), number, row, name) for row in rows.tolist()]
     found.sort()
-    for place, after in zip(found, [*found[1:], None], strict=True):
+    following: list[_Place | None] = [*found[1:], None]
+    for place, after in zip(found, following, strict=False):
         if after is None or not _is_overtaken(place, after, inputs, regions):
             yield place
 
