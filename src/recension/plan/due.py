@@ -40,7 +40,7 @@ class Progress(TimedNode):
 
     @property
     def label(self) -> str:
-        return "the time of a stream" + ("" if self.ahead is None else f", alone if {self.ahead} ahead")
+        return "time of a stream" + ("" if self.ahead is None else f", ahead {self.ahead}")
 
     def derive_schema(self) -> pa.Schema:
         return pa.schema([(ROWS, pa.int64())])
@@ -140,7 +140,7 @@ class DueBy(_Due, ByClock):
 
     @property
     def label(self) -> str:
-        ahead = "" if self.ahead is None else f", alone if {self.ahead} ahead"
+        ahead = "" if self.ahead is None else f", ahead {self.ahead}"
         return f"due by another stream{ahead}"
 
     def derive_properties(self) -> Properties:
