@@ -63,6 +63,7 @@ KAFKA_ERRORS = {
     "_RESOLVE",
     "_TIMED_OUT",
     "_TRANSPORT",
+    "_UNSUPPORTED_FEATURE",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def _code(command: Callable[[Path], None], path: Path) -> int:
 
 def _history(path: Path) -> History:
     reader = open_stream(path)
-    return reconstitute(reader, reader.schema)
+    return replace(reconstitute(reader, reader.schema), time_type=reader.time_type)
 
 
 def _rewrite(path: Path, result: History) -> None:

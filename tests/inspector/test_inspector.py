@@ -24,7 +24,6 @@ from recension.inspector.questions import Questions
 from recension.inspector.replay import Replay, name_events
 from recension.inspector.server import InspectorServer
 from recension.runners.recording import read_recording
-from recension.runners.spark.sinks import changelog as changelog_sink
 from recension.runners.spark.sinks.changelog import Changelog
 
 
@@ -160,14 +159,11 @@ def test_a_replay_needs_all_of_the_inputs_and_the_same_query(tmp_path: Path, rec
         Replay(read_recording(tmp_path / "answer"), ONLINE.plan)
 
 
-def test_a_changelog_of_spark_is_shown_by_micro_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each micro-batch is a step, at the wall clock it was written at."""
+def test_a_changelog_of_spark_is_shown_by_micro_batches(tmp_path: Path) -> None:
+    """Each micro-batch is a step, at the wall clock it was planned at."""
     batches = revised(0, 4)
     for number, batch in enumerate(batches):
-        monkeypatch.setattr(changelog_sink, "now", lambda at=number: (at + 1) * 1_000_000)
-        Changelog(tmp_path / "log").apply(fed(batch, number))
+        Changelog(tmp_path / "log").apply(fed(batch, number, at=(number + 1) * 1_000_000))
     page = tmp_path / "page.html"
     assert main(["inspect", str(tmp_path / "log"), "--export", str(page)]) == 0
     text = page.read_text(encoding="utf-8")

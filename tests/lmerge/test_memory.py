@@ -32,6 +32,17 @@ def _held(case: str, ports: int, text: int, steps: int, *, is_rolling: bool) -> 
     return most
 
 
+def test_what_is_final_is_forgotten_of_lagging_inputs_too() -> None:
+    row = pa.record_batch([pa.array([1]), pa.array(["a"])], schema=SCHEMA)
+    batch = inserts(np.array([1]), np.array([5]), row)
+    for case in ("R3", "R3-", "R4"):
+        merge = make_merge(case, SCHEMA, 2)
+        for port in (0, 1):
+            merge.on_batch(port, batch)
+        merge.on_cti(0, 9)
+        assert merge.state_rows() == 0, case
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [16, 200])
 @pytest.mark.parametrize(("steps", "is_rolling"), [(17, False), (20, False), (80, True)])

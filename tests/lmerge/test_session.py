@@ -312,3 +312,13 @@ def test_an_open_merge_begins_with_nobody() -> None:
     live.push("a", [rc.Insert(X, 1, 5), rc.Cti(3)])
     assert said(live) == ["insert [1, 5) {'p': 'x'}"], "nobody can vouch for what was before 0"
     assert live.states() == ["joining"]
+
+
+def test_a_restored_merge_knows_how_far_strictly_increasing_inputs_are() -> None:
+    a, b = sources("a", "b", properties=rc.Properties(is_insert_only=True, is_strictly_increasing=True))
+    live = rc.session(rc.merge(a, b))
+    live.push("a", [rc.Insert(X, 1, 5)])
+    again = rc.session(rc.merge(a, b))
+    again.restore(live.snapshot())
+    again.push("b", [rc.Insert(X, 1, 5), rc.Insert(Y, 2, 5)])
+    assert said(again) == ["insert [2, 5) {'p': 'y'}"]

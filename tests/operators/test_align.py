@@ -69,3 +69,11 @@ def test_no_more_changes_come_out_than_go_in(data: st.DataObject, block: int) ->
     for element in stream:
         drive.feed([element])
     assert len(drive.output) <= len(stream)
+
+
+def test_equal_times_keep_the_order_of_arrival() -> None:
+    arriving: list[Element] = [Insert({"k": k, "v": 0}, 5, 9) for k in ("b", "a", "c")]
+    drive = Driver(lambda: Align(SCHEMA, FOREVER), SCHEMA)
+    for element in arriving:
+        drive.feed([element])
+    assert drive.feed([Cti(6)]) == [*arriving, Cti(6)]

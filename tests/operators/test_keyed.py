@@ -247,3 +247,12 @@ def test_a_row_at_the_cti_is_in_time_beside_one_that_is_late() -> None:
             session.push("orders", came[at : at + size])
         found = [(e.payload["state"], e.vs, e.ve) for e in session.history().to_events()]
         assert found == [("new", 3, 5), ("sent", 5, rc.FOREVER)]
+
+
+def test_a_record_that_ends_at_the_cti_may_still_be_lengthened() -> None:
+    jobs = rc.source("jobs", {"job": "int64"}, key="job", version="seq")
+    live = rc.session(jobs)
+    live.push("jobs", pa.table({"_vs": [1], "_ve": [5], "job": [7], "seq": [1]}))
+    live.advance("jobs", 5)
+    live.push("jobs", pa.table({"_vs": [1], "_ve": [9], "job": [7], "seq": [2]}))
+    assert [str(event) for event in live.history().to_events()] == ["[1, 9) {'job': 7}"]

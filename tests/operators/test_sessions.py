@@ -156,3 +156,23 @@ def _rows(kind: str, table: pa.Table, at: Any, vs: Any, ve: Any, new: Any) -> pa
     if new is not None:
         times["_new_ve"] = new[at]
     return pa.table(times | {name: table[name].take(pa.array(at)) for name in table.column_names})
+
+
+@pytest.mark.parametrize("long", [True])
+@pytest.mark.parametrize("distance", [3, 4])
+def test_a_session_that_begins_just_within_the_gap_is_found_wherever_it_is_kept(
+    distance: int, long: bool
+) -> None:
+    """Of many sessions, each in turn is met from before: one of them is the first of a block."""
+    starts = range(0, 600, 20)
+    source = rc.source("s", {"v": "int64"})
+    for met in starts:
+        live = rc.session(source.sessions(4).agg(n=rc.count(), speculate="eager"))
+        live.push("s", [Insert({"v": 0}, start, start + 2) for start in starts])
+        live.push("s", [Insert({"v": 0}, met - distance - 1, met - distance)])
+        ends = [(start, start + 2, 1) for start in starts if start != met]
+        new = [(met - distance - 1, met - distance, 1), (met, met + 2, 1)]
+        united = [(met - distance - 1, met + 2, 2)]
+        expected = sorted([*ends, *(new if distance >= 4 else united)])
+        found = live.history().to_events()
+        assert sorted((int(e.vs), int(e.ve), e.payload["n"]) for e in found) == expected

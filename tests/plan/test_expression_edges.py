@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -49,6 +50,31 @@ def test_a_rounded_decimal_that_does_not_fit_is_refused(
     for values in ([D(fails)], [D(fails), *good], [*good, D(fails)]):
         with pytest.raises(StreamError, match=f"row {values.index(D(fails)) + 1}: .*does not fit"):
             computed(NARROW, value, values)
+
+
+def test_a_remainder_fits_though_the_quotient_does_not() -> None:
+    source = rc.source("s", {"a": pa.decimal128(5, 3), "b": pa.decimal128(10, 0)})
+    rows = [rc.Insert({"a": D("-99.999"), "b": D(1)}, 1, 2), rc.Insert({"a": D("7.5"), "b": D(0)}, 2, 3)]
+    found = rc.run(source.select(r=rc.col("a") % rc.col("b")), {"s": rows}).history().to_arrow()
+    assert found["r"].to_pylist() == [D("0.001"), None]
+
+
+def test_a_decimal_that_more_places_make_too_long_is_refused() -> None:
+    """Arrow multiplies by a power of ten within 128 bits: some of what does not fit looks as if it did."""
+    longest, finer = pa.decimal128(38, 5), X.cast("decimal128(38, 7)")
+    far, good = D("175186712055656262740098455853975.19986"), D("-1234567890123456789012345678901.98765")
+    assert computed(longest, finer, [good, None]) == [good, None]
+    for values in ([far], [far, good], [good, far]):
+        with pytest.raises(StreamError, match=f"row {values.index(far) + 1}: .*does not fit in decimal128"):
+            computed(longest, finer, values)
+    with pytest.raises(rc.SchemaError, match=r"is not a value of decimal128\(38, 7\)"):
+        rc.lit(far, "decimal128(38, 7)")
+    finely = rc.source("s", {"x": "decimal128(38, 7)"})
+    for x, fits in ((good, True), (far, False)):
+        table = pa.table({"x": pa.array([x], longest), "_vs": [1], "_ve": [2]})
+        with nullcontext() if fits else pytest.raises(StreamError, match="does not fit in decimal128"):
+            (row,) = rc.run(finely, {"s": table}).history().to_arrow().to_pylist()
+            assert row["x"] == x
 
 
 def test_decimals_are_divided_exactly() -> None:

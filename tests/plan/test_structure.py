@@ -190,6 +190,8 @@ NOT_WRITTEN = {
     "TimedSpan.verb": "only words errors",
     "Windows.max_windows": "refuses what is too much, and changes no answer",
     "Range.max_windows": "refuses what is too much, and changes no answer",
+    "Merge.on_anomaly": "tells of contradictions or refuses them, and changes no answer",
+    "Merge.are_inputs_told": "whether they are told apart in what is said of contradictions",
     "Source.partitions": "how many are waited for at first; a topic may have got more since",
     "RowSource.partitions": "how many are waited for at first; a topic may have got more since",
     "RowSource.envelopes": "how rows are written in a file, not what they say",

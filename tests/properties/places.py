@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+import pyarrow as pa
 from tests.properties.step import History, StepKind
 
 import recension as rc
 from recension import denote
 from recension.core.calendar import DAY
+from recension.core.time_kind import of_kind
 from recension.testing.clocks import Clock
 from recension.testing.modules import Echo, Total
 
@@ -47,6 +49,12 @@ class Place:
 
     def __repr__(self) -> str:
         return f"{self.size}/{self.hop} {self.clock.tz} {self.clock.since}"
+
+
+def as_timestamps(history: History, tz: str | None) -> History:
+    """The same times as timestamps of a zone."""
+    kind = pa.timestamp("us", tz)
+    return [rc.Event(e.payload, of_kind(int(e.vs), kind), of_kind(int(e.ve), kind)) for e in history]
 
 
 def _place(tz: str, since: str, step: str, *windows: Any) -> Place:

@@ -14,19 +14,20 @@ from functools import cached_property
 from math import gcd
 from typing import Any
 
-from tests.properties.places import PLACES, Place, step_over
+from tests.properties.places import PLACES, Place, as_timestamps, step_over
 from tests.properties.plans import STEPS, Plan
 from tests.properties.step import History, StepKind, plus
 
 import recension as rc
 from recension import denote
+from recension.core.events import Element, Insert
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.denote import keyed
 from recension.plan.node import Node, walk
 from recension.plan.nodes import GroupApply
 from recension.plan.rewrites.optimize import optimize
 from recension.plan.source import sources_of
-from recension.testing.cases import DECIMAL, FLOAT64, INT64, Case, make_case, make_row_case
+from recension.testing.cases import DECIMAL, FLOAT64, INT64, Case, make_case, make_log_case, make_row_case
 from recension.testing.clocks import EARLY, FAR, TICKS
 from recension.testing.physical import Dice, Shape
 
@@ -158,6 +159,8 @@ class Query:
         schema = {"k": "string", "v": self.value}
         if self.source == "records":
             s = rc.source("s", schema, key="k", version="version")
+        elif self.source == "log":
+            s = rc.debezium("s", schema, "k", version="version").stream
         elif self.source == "changes":
             s = rc.changes("s", schema, "k", version="version")
         else:
@@ -167,16 +170,30 @@ class Query:
         read = sources_of(query.plan)
         return {"out": query, **{name: of for name, of in (("s", s), ("t", t)) if name in read}}
 
+    def data(self, elements: list[Element]) -> list[Any]:
+        """What is pushed for these elements, in turn: rows of a log are messages."""
+        if self.source != "log":
+            return [elements]
+        feed = rc.debezium("s", {"k": "string", "v": self.value}, "k", version="version")
+        rows = [element for element in elements if isinstance(element, Insert)]
+        rest = [element for element in elements if not isinstance(element, Insert)]
+        return [*([feed.rows([_message(row) for row in rows])] if rows else []), *([rest] if rest else [])]
+
     def meaning(self, histories: Mapping[str, History]) -> History:
         """What the final rows say."""
         s, t = (histories.get(name, []) for name in ("s", "t"))
+        if self.source == "log":
+            told = [rc.Insert(row.payload, row.vs * 1000) for row in s]
+            says = keyed.RowMeaning(["k", "v"], ["k"], "version", "gone")
+            return as_timestamps(self.plan.meaning(keyed.changes(told, says, "version"), t), "UTC")
         if self.source != "stream":
             follow = keyed.restate if self.source == "records" else keyed.changes
             rows = [rc.Insert(row.payload, row.vs, row.ve) for row in s]
             s = follow(rows, keyed.RowMeaning(["k", "v"], ["k"], "version"))
         if self.other == "table":
             t = [rc.Event(row.payload, BEGINNING, FOREVER) for row in t]
-        return self.plan.meaning(s, t)
+        meant = self.plan.meaning(s, t)
+        return meant if self.place is None else as_timestamps(meant, self.place.clock.tz)
 
     def meaning_now(self, histories: Mapping[str, History], watermark: int) -> History | None:
         """What it shows of rows that may still change; None if it waits for CTIs.
@@ -197,6 +214,8 @@ class Query:
 
     def case(self, dice: Dice, without: Set[str] = frozenset()) -> tuple[Case, rc.Properties]:
         """A case for its sources, and what these declare."""
+        if self.source == "log":
+            return make_log_case(dice, "s", value=self.value, without=without), rc.Properties()
         if self.source != "stream":
             return make_row_case(dice, "s", value=self.value, without=without), rc.Properties()
         known = dice.pick(KNOWN)
@@ -234,6 +253,16 @@ class Query:
         return {type(node).__name__ for root in (plan, *optimize([plan])) for node in _walk(root)}
 
 
+def _message(row: Insert) -> dict[str, Any]:
+    """A row of a log as Debezium writes it."""
+    told = {name: row.payload[name] for name in ("k", "v")}
+    before, after = (told, None) if row.payload["gone"] else (None, told)
+    op = "d" if row.payload["gone"] else "u"
+    body = {"op": op, "before": before, "after": after}
+    body["source"] = {"version": row.payload["version"], "ts_ms": int(row.vs)}
+    return {"schema": {}, "payload": body} if row.payload["is_wrapped"] else body
+
+
 def _so_far(history: History, watermark: int, *, by_group: bool) -> History:
     """What never ends, as long as its windows have begun or hold an event of its group that ends."""
     ends: dict[Any, int] = {}
@@ -265,6 +294,7 @@ def queries() -> list[Query]:
     for name in ("sum perfect by k", "edges"):
         keyed_sources = [(value, source) for value in TYPES for source in ("records", "changes")]
         found += [Query(Plan((_BY_NAME[name],)), value, source) for value, source in keyed_sources]
+        found += [Query(Plan((_BY_NAME[name],)), value, "log") for value in TYPES]
     for at, place in enumerate(PLACES):
         own = step_over(place, ("sum", "first", "echo")[at % 3], SPECULATE[at % 2], grouped=at % 2 == 1)
         found.append(Query(Plan((own,)), place=place))

@@ -59,7 +59,8 @@ class Play:
                 rows = [dict(e.payload) for e in self._case.histories["t"]]
                 session.push("t", pa.Table.from_pylist(rows, self._reads["t"].schema))
             if name != "t" or self.query.other != "table":
-                session.push(name, elements)
+                for data in self.query.data(elements):
+                    session.push(name, data)
             self._follow(session, name, elements)
             if feeding.name in ("one by one", "cut"):
                 self._check_now()

@@ -5,19 +5,18 @@ The other random plans run on ticks. Here the ticks 0 to 8 stand for moments som
 
 from __future__ import annotations
 
-from functools import reduce
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.lmerge.scripts import examples
-from tests.properties.places import PLACES, Place, step_over
+from tests.properties.places import PLACES, Place, as_timestamps, step_over
 from tests.properties.plans import STEPS, Plan
 from tests.properties.step import History
 from tests.properties.test_random_plans import KNOWN, Turns, check_plan, interleavings
 
 import recension as rc
-from recension.core.time_kind import TimeKind, kind_of, merge_kinds, of_kind
 
 # Steps that name no times.
 OTHER_NAMES = {
@@ -38,17 +37,18 @@ OTHER_NAMES = {
 OTHERS = [step for step in STEPS if step.name in OTHER_NAMES]
 
 
+@dataclass(frozen=True)
 class PlanOfTimes(Plan):
-    """A plan whose meaning is found in ticks."""
+    """A plan over times of a place: what it means is computed in ticks."""
+
+    place: Place
 
     def meaning(self, s: History, t: History) -> History:
-        kind = reduce(merge_kinds, (kind_of(time) for e in [*s, *t] for time in (e.vs, e.ve)), None)
-        return of_one_kind(super().meaning(of_one_kind(s, None), of_one_kind(t, None)), kind)
+        return as_timestamps(super().meaning(in_ticks(s), in_ticks(t)), self.place.clock.tz)
 
 
-def of_one_kind(history: History, kind: TimeKind) -> History:
-    """The events with times of this kind, or ticks."""
-    return [rc.Event(e.payload, of_kind(int(e.vs), kind), of_kind(int(e.ve), kind)) for e in history]
+def in_ticks(history: History) -> History:
+    return [rc.Event(e.payload, int(e.vs), int(e.ve)) for e in history]
 
 
 def moved(place: Place, turns: Turns) -> Turns:
@@ -65,4 +65,6 @@ def test_random_plans(place: Place, data: st.DataObject) -> None:
     own = step_over(place, agg, speculate, grouped=data.draw(st.booleans()))
     before, after = (data.draw(st.lists(st.sampled_from(OTHERS), max_size=1)) for _ in range(2))
     turns = moved(place, data.draw(interleavings(known)))
-    check_plan(PlanOfTimes((*before, own, *after)), known, turns, data.draw(st.integers(0, len(turns))))
+    check_plan(
+        PlanOfTimes((*before, own, *after), place), known, turns, data.draw(st.integers(0, len(turns)))
+    )

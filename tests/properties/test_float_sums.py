@@ -18,6 +18,10 @@ from recension import denote
 from recension.core.events import Element, Event, Insert, Retract
 from recension.core.history import History
 from recension.operators.windowed import double_double as dd
+from recension.plan.node import walk
+from recension.plan.parts import PartialSums
+from recension.plan.rewrites.optimize import optimize
+from recension.plan.rewrites.preaggregate import preaggregate
 from recension.testing.assertions import assert_equivalent
 
 S = rc.source("s", {"k": "string", "x": "float64"})
@@ -87,6 +91,34 @@ def test_sums_do_not_depend_on_what_came_and_went(name: str, data: st.DataObject
     if name == "snapshots":
         rows = denote.agg(t=denote.sum("x"), m=denote.mean("x"))
         assert_equivalent(left, denote.snapshot(live, rows))
+
+
+PARTED = ("snapshots", "by key", "hopping", "moving")
+
+
+@pytest.mark.parametrize("name", PARTED)
+@given(st.data())
+@settings(max_examples=examples(80))
+def test_sums_that_are_made_in_parts_do_not_either(name: str, data: st.DataObject) -> None:
+    """As on Spark, where each shard tells what its events change and one adds that up."""
+    query, (stream, live) = QUERIES[name](), data.draw(revised())
+    (parted,) = preaggregate(optimize([query.plan]), ["k"] if "key" in name else [])
+    assert any(isinstance(node, PartialSums) for node in walk(parted))
+    left = played(query, [Insert(event.payload, event.vs, event.ve) for event in live], [])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=4)))
+    assert_equivalent(played(rc.Stream(parted), stream, []), left)
+    assert_equivalent(played(rc.Stream(parted), stream, cuts, data.draw(st.integers(0, 4))), left)
+
+
+def test_three_sizes_at_one_point() -> None:
+    """A pair of floats holds two of them."""
+    sizes = [1e200, 1e100, 0.1]
+    stream: list[Element] = [Insert({"k": "a", "x": x}, at, 9) for at, x in enumerate(sizes)]
+    stream += [Retract({"k": "a", "x": x}, at, 9, 5) for at, x in enumerate(sizes[:2])]
+    (parted,) = preaggregate(optimize([QUERIES["snapshots"]().plan]))
+    for cuts in ([], range(1, 5), [3]):
+        last = played(rc.Stream(parted), stream, cuts).to_events()[-1]
+        assert (last.vs, last.ve, last.payload["t"]) == (5, 9, 0.1)
 
 
 @given(st.lists(floats(), min_size=1, max_size=12))

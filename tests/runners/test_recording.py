@@ -187,6 +187,21 @@ def test_a_damaged_manifest_is_refused_in_one_line(tmp_path: Path, with_sum: boo
     assert accepted <= (10 if with_sum else read // 5)
 
 
+def test_a_damaged_part_is_refused_in_one_line_if_it_cannot_be_read(tmp_path: Path) -> None:
+    """Arrow has no checksums: what can be read is read. Whatever else Arrow says is told as ours."""
+    folder = made_recording(tmp_path / "r")
+    refused = 0
+    for file in sorted(folder.rglob("*.arrows")):
+        content = file.read_bytes()
+        for at in range(0, len(content), 12):
+            file.write_bytes(content[:at] + bytes(16) + content[at + 16 :])
+            said = refusal(folder)
+            refused += said is not None
+            assert said is None or (said.startswith(str(folder)) and "\n" not in said)
+        file.write_bytes(content)
+    assert refused > 20
+
+
 def test_a_recording_that_begins_late_says_so(tmp_path: Path) -> None:
     live = rc.session(ONLINE)
     live.push("leases", [insert("ann", "Oslo", 1, 9)])
@@ -236,7 +251,14 @@ def test_a_step_that_fails_is_not_recorded(tmp_path: Path) -> None:
         raise ValueError("no")
 
     failing = rc.udf(fail, result="string")
-    live = rc.session(LEASES.select(x=failing(rc.col("user"))))
+    refused = rc.session(LEASES.select(x=failing(rc.col("user"))))
+    with rc.record(refused, tmp_path / "refused") as recorder:
+        with pytest.raises(rc.RecensionError):  # it reads only its row: the push is refused
+            refused.push("leases", [insert("ann", "Oslo", 1, 9)])
+        assert recorder.stopped is None
+    assert rc.read_recording(tmp_path / "refused").rows("leases") is None
+    latest = LEASES.agg(user=rc.last("user"), speculate="eager")
+    live = rc.session(latest.select(x=failing(rc.col("user"))))
     recorder = rc.record(live, tmp_path / "r")
     with pytest.raises(rc.RecensionError):
         live.push("leases", [insert("ann", "Oslo", 1, 9)])

@@ -12,6 +12,7 @@ import pytest
 import recension as rc
 from recension.core.events import Element
 from recension.runners.local import Session
+from recension.testing.modules import Seen, Total
 
 Query: TypeAlias = Callable[[rc.Stream], rc.Stream]
 
@@ -203,6 +204,7 @@ def test_an_attach_that_is_refused_changes_nothing() -> None:
 
 text = rc.source("s", {"k": "string", "v": "string"})
 number = rc.col("v").cast("int64")
+whole = rc.udf(int, result="int64")
 ROW_STEPS = {
     "select": text.select("k", v=number),
     "where": text.where(number > 0),
@@ -213,7 +215,17 @@ ROW_STEPS = {
     "lifetime": text.with_columns(began=rc.start()).where(number > 0).shift(2),
     "times": text.select("k", long=rc.lifetime() * number),
     "union": text.union(text.where(number > 0)),
+    "two of one source": text.where(rc.col("k") == "a")
+    .union(text.where(rc.col("k") != "a"))
+    .select(v=number),
+    "shifted": text.shift(2).select("k", v=number).group_by("k").tumbling(5).agg(t=rc.sum("v")),
+    "moving": text.set_duration(3).where(number > 0),
+    "points": text.to_points().group_by(n=number).agg(c=rc.count()),
+    "ends": text.deletes().where(number > 0),
     "function": text.map(lambda row: {"v": int(row["v"])}, {"v": "int64"}, per_row=True),
+    "function of an argument": text.agg(t=rc.sum(whole("v")), speculate="eager"),
+    "module": text.tumbling(5).agg(t=Total(v=number), speculate="eager"),
+    "module by key": text.group_by(n=number).snapshot().apply(Seen(v=number)),
 }
 
 
@@ -237,6 +249,18 @@ def test_a_row_that_breaks_an_expression_changes_nothing(query: rc.Stream, batch
     assert session.read().elements() == other.read().elements()
 
 
+@pytest.mark.parametrize("total", [rc.sum("x"), rc.mean("x"), rc.time_weighted_mean("x")], ids=str)
+def test_a_float_that_is_too_large_for_sums_changes_nothing(total: Any) -> None:
+    floats = rc.source("s", {"x": "float64"})
+    session = rc.session(floats.tumbling(5).agg(t=total, speculate="eager"))
+    session.push("s", [rc.Insert({"x": 1.5}, 0, 5)])
+    with pytest.raises(rc.StreamError, match=r"^s: row 3: .*t: the value 1e\+300 is beyond 2\*\*960"):
+        session.push("s", [rc.Insert({"x": 2.5}, 0, 5), rc.Insert({"x": 1e300}, 0, 5)])
+    session.push("s", [rc.Insert({"x": 3.5}, 0, 5)])
+    (answer,) = session.history().to_events()
+    assert answer.payload["t"] == (5.0 if "sum" in str(total) else 2.5)
+
+
 def test_what_is_looked_at_is_computed_once() -> None:
     calls = list[int]()
 
@@ -244,9 +268,16 @@ def test_what_is_looked_at_is_computed_once() -> None:
         calls.append(row["v"])
         return row
 
-    session = rc.session(s.map(count, s.schema, per_row=True).agg(n=rc.sum("v"), speculate="eager"))
-    session.push("s", [*GOOD, rc.Cti(1)])
-    assert len(calls) == len(GOOD)
+    counted = rc.udf(lambda v: count({"v": v})["v"], result="int64")
+    for query in (
+        s.map(count, s.schema, per_row=True).agg(n=rc.sum("v"), speculate="eager"),
+        s.agg(n=rc.sum(counted("v")), speculate="eager"),
+        s.set_duration(2).group_by(w=counted("v")).agg(n=rc.count()),
+        s.tumbling(5).agg(n=Total(v=counted("v")), speculate="eager"),
+    ):
+        calls.clear()
+        rc.session(query).push("s", [*GOOD, rc.Cti(1)])
+        assert len(calls) == len(GOOD)
 
 
 class Fails:

@@ -61,18 +61,19 @@ def test_ticks_are_ticks_and_another_word_is_refused() -> None:
         rc.source("s", {"x": "int64"}, times="min")
 
 
-def test_counts_beyond_all_dates_are_of_another_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [1000, 10**9])
+def test_counts_beyond_all_dates_are_of_another_unit(factor: int, tmp_path: Path) -> None:
     source = rc.source("s", {"x": "int64"}, start="at", end="until", times="s")
-    frame = pd.DataFrame({"at": [SECONDS[0] * 1000], "until": [SECONDS[1] * 1000], "x": [1]})
+    frame = pd.DataFrame({"at": [SECONDS[0] * factor], "until": [SECONDS[1] * factor], "x": [1]})
     for data in doors(frame, "s", tmp_path).values():
         with pytest.raises(
-            rc.RecensionError, match="row 1: column at: 1704067200000 s since 1970 are beyond"
+            rc.RecensionError, match=f"row 1: column at: {SECONDS[0] * factor} s since 1970 are beyond"
         ):
             rc.run(source, {"s": data})
 
 
 @pytest.mark.parametrize(("unit", "per_second"), [("s", 1), ("ms", 1_000)])
-def test_what_looks_like_an_epoch_is_refused_where_seconds_are_measured(
+def test_what_looks_like_an_epoch_is_refused_where_units_are_measured(
     unit: str, per_second: int, tmp_path: Path
 ) -> None:
     """31 hours would be in one window of a minute; nobody would see it."""
@@ -86,13 +87,19 @@ def test_what_looks_like_an_epoch_is_refused_where_seconds_are_measured(
         ticks.sessions(dt.timedelta(seconds=5)).agg(n=rc.count()),
         ticks.where(rc.col("x") > 0).set_duration("10s"),
         ticks.advance_time("30s"),
+        ticks.tumbling("500ms").agg(n=rc.count()),
+        ticks.with_lifetime(rc.start(), rc.start() + rc.duration("1ms")),
+        ticks.group_by("x").apply(lambda own: own.shift("-5us")),
+        ticks.due(by="clock"),
+        ticks.due(by=ticks, ahead="1d"),
     ]
     for query in minutes:
         for data in doors(frame, None, tmp_path).values():
             with pytest.raises(rc.RecensionError, match=said) as caught:
                 rc.run(query, {"s": data})
             assert "\n" not in str(caught.value)
-    for query in (ticks, ticks.tumbling(60_000).agg(n=rc.count()), ticks.agg(n=rc.count())):
+    days = ticks.tumbling(30 * 86_400_000).agg(n=rc.count())  # thirty, in milliseconds
+    for query in (ticks, ticks.tumbling(60_000).agg(n=rc.count()), days, ticks.agg(n=rc.count())):
         for data in doors(frame, None, tmp_path).values():
             assert len(rc.run(query, {"s": data}).history())
     meant = rc.source("s", {"x": "int64"}, start="at", end="until", times="ticks").tumbling("1m")

@@ -210,6 +210,21 @@ def test_other_values_are_never_equal(actual: Any, expected: Any, form: Callable
         assert_equivalent(form(actual), expected)
 
 
+@pytest.mark.parametrize("wrap", [lambda x: x, pa.list_, lambda x: pa.struct([("a", x)])])
+def test_views_of_texts_are_texts(wrap: Callable[[pa.DataType], pa.DataType]) -> None:
+    plain = pa.array(["one", None, "two"]).cast(pa.string())
+    inner = {"list": [["one"], None, ["two"]], "struct": [{"a": "one"}, None, {"a": "two"}]}
+    kind = str(wrap(pa.string())).partition("<")[0]
+    values = inner.get(kind, plain.to_pylist())
+    texts, views = (
+        pa.table({"_vs": [1, 2, 3], "x": pa.array(values, wrap(of))})
+        for of in (pa.string(), pa.string_view())
+    )
+    assert_equivalent(views, texts)
+    with pytest.raises(AssertionError, match=r"^the histories differ: "):
+        assert_equivalent(views.slice(0, 2), texts)
+
+
 def _as_batches(side: Any) -> Any:
     """The same as batches of elements, inserted and told again."""
     if isinstance(side, list):

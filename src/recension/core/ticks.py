@@ -63,6 +63,13 @@ _ISO_TIME_UNITS: Final = {"H": "h", "M": "m", "S": "s"}
 _FINER_THAN_A_TICK = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
+class Length(int):
+    """Ticks that were given as a length of time in units: then a tick is meant to be a microsecond."""
+
+    def __neg__(self) -> Length:
+        return Length(-int(self))
+
+
 def duration(value: DurationLike) -> int:
     """Ticks in a length of time given as ticks, words, or a ``timedelta`` of Python, NumPy or pandas.
 
@@ -72,11 +79,13 @@ def duration(value: DurationLike) -> int:
     if hasattr(value, "to_timedelta64"):
         value = value.to_timedelta64()  # pandas' own timedeltas hold fractions of a microsecond
     if isinstance(value, np.timedelta64):
-        return _require_range(_ticks_of_timedelta(value), value)
+        return Length(_require_range(_ticks_of_timedelta(value), value))
     if isinstance(value, dt.timedelta):
-        return _require_range(value // _MICROSECOND, value)
+        return Length(_require_range(value // _MICROSECOND, value))
     if isinstance(value, str):
-        return _require_range(_parse_duration(value), value)
+        return Length(_require_range(_parse_duration(value), value))
+    if isinstance(value, Length):
+        return value
     if isinstance(value, bool | Instant) or not isinstance(value, int | np.integer):
         raise TimeError(
             f"{_describe(value)} is not a duration; write ticks, '10s', '1.5 hours' or a timedelta"
@@ -291,11 +300,11 @@ TICKS_PER: Final[dict[TimeUnit, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 def from_counts(counts: pa.Array, unit: TimeUnit) -> pa.Array:
     """The ticks of integers that count seconds, milliseconds or microseconds; the ends of time stay."""
     at_ends = pc.is_in(counts, pa.array([BEGINNING, FOREVER]))
-    ticks = pc.multiply_checked(pc.if_else(at_ends, pa.scalar(0, pa.int64()), counts), TICKS_PER[unit])
-    at = pc.index(pc.greater_equal(pc.abs(ticks), _YEAR_10000), True).as_py()
+    inside = pc.if_else(at_ends, pa.scalar(0, pa.int64()), counts)
+    at = pc.index(pc.greater_equal(pc.abs(inside), _YEAR_10000 // TICKS_PER[unit]), True).as_py()
     if at >= 0:
         raise pa.ArrowInvalid(f"{counts[at].as_py()} {unit} since 1970 are beyond the year 9999")
-    return pc.if_else(at_ends, counts, ticks)
+    return pc.if_else(at_ends, counts, pc.multiply(inside, TICKS_PER[unit]))
 
 
 def ticks_from_column(column: pa.Array, name: str, unit: TimeUnit | None) -> pa.Array:

@@ -11,14 +11,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.errors import SchemaError, first_failure, suggest_name
+from recension.core.casts import as_decimals, cast_parts, floats_as_decimals, refuse_wrapped_decimals
+from recension.core.errors import SchemaError, suggest_name
 
 MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What Arrow, and functions here, raise for values that are not of the type."""
@@ -27,7 +27,6 @@ _Loss: TypeAlias = Callable[[Any, pa.DataType], str | None]
 # By the number of a type, what `_loss_of` gives for it.
 _LOSSES: Final[dict[int, tuple[_Loss | None, set[type]]]] = {}
 
-_FLOATS: Final = frozenset({float, np.float64, np.float32, np.float16})
 _NO_SUCH_VALUE: Final = (ValueError, ArithmeticError, KeyError)
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _IS_LIST: Final = (
@@ -50,19 +49,13 @@ def exact_array(values: Sequence[Any], kind: pa.DataType, *, may_lack_fields: bo
     Traceback (most recent call last):
     recension.core.errors.SchemaError: 1.9 is not a whole number
     """
-    if pa.types.is_decimal(kind):
-        values = [_decimal_of(value) if type(value) in _FLOATS else value for value in values]
-    column = pa.array(values, kind)  # refuses what is of another form altogether
+    # Refuses what is of another form altogether.
+    column = pa.array(floats_as_decimals(values, kind), kind)
     if kind.num_fields or pa.types.is_dictionary(kind):
         _Losses(may_lack_fields).refuse(values, kind)
     else:
         _refuse_in_leaves(values, kind)
     return column
-
-
-def _decimal_of(value: Any) -> Decimal:
-    """The decimal to which a float is the nearest; see `cast_exactly`."""
-    return Decimal(str(value))
 
 
 def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -78,39 +71,27 @@ def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
     pyarrow.lib.ArrowInvalid: bool values are not int64 values
     """
     _refuse_other_nature(column.type, kind)
-    if pa.types.is_decimal(kind) and pa.types.is_floating(column.type):
-        return _as_decimals(column, kind)
+    return _cast(column, kind)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if kind.num_fields and column.type.num_fields:
+        return cast_parts(column, kind, _cast)
+    if pa.types.is_decimal(kind) and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        return as_decimals(column, kind)
     cast = column.cast(kind)
     if pa.types.is_floating(kind) and pa.types.is_floating(column.type):
         changed = pc.and_not(pc.is_inf(cast), pc.is_inf(column))
     elif pa.types.is_date(kind):
         changed = pc.not_equal(cast.cast(column.type), column)
     else:
+        refuse_wrapped_decimals(column, cast)
         return cast
     if bool(pc.any(changed).as_py()):
         raise pa.ArrowInvalid(f"{column.filter(changed)[0].as_py()!r} is not the same as {kind}")
     return cast
-
-
-def _as_decimals(floats: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The decimals that round to these floats: those of the fewest digits, which is how floats are written.
-
-    No other decimal that rounds to a float has fewer digits behind the point.
-    """
-    texts = floats.cast(pa.string())
-    try:
-        return texts.cast(kind)
-    except pa.ArrowInvalid:
-        at = first_failure(len(texts), lambda size: _is_refused(texts.slice(0, size), kind))
-        raise pa.ArrowInvalid(f"{floats[at].as_py()!r} is not the same as {kind}") from None
-
-
-def _is_refused(texts: pa.Array, kind: pa.DataType) -> bool:
-    try:
-        texts.cast(kind)
-    except pa.ArrowInvalid:
-        return True
-    return False
 
 
 def _refuse_other_nature(old: pa.DataType, new: pa.DataType) -> None:

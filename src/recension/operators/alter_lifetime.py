@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.batch import INSERT, EventBatch, Mask, new_end, old_end, take_rows
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Operator, Orphans, Output
+from recension.operators.base import Looked, Operator, Orphans, Output
 from recension.operators.changes import changes
 from recension.operators.lifetimes import Lifetime
 
@@ -36,22 +36,34 @@ class AlterLifetime(Operator):
     def __init__(self, schema: pa.Schema, lifetime: Lifetime) -> None:
         super().__init__(schema)
         self._lifetime = lifetime
+        self._looked = Looked[tuple[EventBatch, Mask]]()
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
+        output, is_empty = self._looked.take(batch) or self._compute(batch)
+        self._count_lost(batch, is_empty)
+        return output
+
+    def look(self, port: int, batch: EventBatch) -> EventBatch | None:
+        return self._looked.keep(batch, self._compute(batch))[0]
+
+    def forget_looked(self) -> None:
+        self._looked.clear()
+
+    def _compute(self, batch: EventBatch) -> tuple[EventBatch, Mask]:
+        """What becomes of the elements, and which of them bring an event that comes to nothing."""
         if bool((batch.kind == INSERT).all()):
             start, end = self._alter(batch.vs, batch.ve)
-            self._count_lost(batch, end <= start)
-            return _make_changes(start, start, end, batch.payload, end > start)
+            return _make_changes(start, start, end, batch.payload, end > start), end <= start
         was, now = old_end(batch), new_end(batch)
         # "Not there" has no lifetime to alter: it starts and ends where the event it turns into starts.
         is_new, is_gone = was == batch.vs, now == batch.vs
         old_start, old = self._alter(batch.vs, np.where(is_new, now, was))
         new_start, new = self._alter(batch.vs, np.where(is_gone, was, now))
-        self._count_lost(batch, is_new & (new <= new_start))
+        is_empty = is_new & (new <= new_start)
         old, new = np.where(is_new, old_start, old), np.where(is_gone, new_start, new)
         if bool((old_start == new_start).all()):
-            return _make_changes(new_start, old, new, batch.payload, old != new)
-        return _make_moves(old_start, old, new_start, new, batch.payload)
+            return _make_changes(new_start, old, new, batch.payload, old != new), is_empty
+        return _make_moves(old_start, old, new_start, new, batch.payload), is_empty
 
     def _count_lost(self, batch: EventBatch, is_empty: Mask) -> None:
         """Events that would begin or end beyond time are dropped, and counted."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from recension.core.validity import counts_from_table, counts_to_table
 
 Chunks: TypeAlias = Mapping[str, pa.Table]
 Orphans: TypeAlias = Literal["stop", "pass", "take"]
+T = TypeVar("T")
 
 
 @record
@@ -230,6 +231,30 @@ class SingleStateOperator(Operator):
 
     def restore_state(self, chunks: Chunks) -> None:
         self._held_state.restore(chunks)
+
+
+class Looked(Generic[T]):
+    """What `Operator.look` has found of batches or payloads, until these very ones come."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[EventBatch | pa.RecordBatch, T]] = []
+
+    def keep(self, rows: EventBatch | pa.RecordBatch, found: T) -> T:
+        """What was found of these rows."""
+        self._found.append((rows, found))
+        return found
+
+    def take(self, rows: EventBatch | pa.RecordBatch) -> T | None:
+        """What was found of these very rows; from now on it is not known."""
+        for place, (looked, found) in enumerate(self._found):
+            if looked is rows:
+                del self._found[place]
+                return found
+        return None
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._found = []
 
 
 def worst_outcome(of_readers: Sequence[Orphans]) -> Orphans:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from recension.core.batch import EventBatch, Mask, empty
 from recension.core.ticks import Ticks
-from recension.operators.base import Operator, Orphans, Output
+from recension.operators.base import Looked, Operator, Orphans, Output
 
 Transform: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBatch]]
 
@@ -35,22 +35,17 @@ class Span(Operator):
     def __init__(self, schema: pa.Schema, transform: Transform) -> None:
         super().__init__(schema)
         self._transform = transform
-        self._looked: list[tuple[EventBatch, EventBatch]] = []
+        self._looked = Looked[EventBatch]()
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
-        for place, (looked, found) in enumerate(self._looked):
-            if looked is batch:
-                del self._looked[place]
-                return found
-        return self._rewrite(batch)
+        found = self._looked.take(batch)
+        return self._rewrite(batch) if found is None else found
 
     def look(self, port: int, batch: EventBatch) -> EventBatch | None:
-        found = self._rewrite(batch)
-        self._looked.append((batch, found))
-        return found
+        return self._looked.keep(batch, self._rewrite(batch))
 
     def forget_looked(self) -> None:
-        self._looked = []
+        self._looked.clear()
 
     def _rewrite(self, batch: EventBatch) -> EventBatch:
         if not len(batch):

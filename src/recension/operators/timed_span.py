@@ -23,7 +23,7 @@ import pyarrow as pa
 from recension.core.batch import INSERT, EventBatch, Index, Mask, empty, new_end, old_end, take_rows
 from recension.core.rowhash import row_hash
 from recension.core.ticks import BEGINNING, FOREVER, Ticks
-from recension.operators.base import Chunks, Operator, Orphans, Output
+from recension.operators.base import Chunks, Looked, Operator, Orphans, Output
 from recension.operators.changes import changes
 from recension.operators.state.open_starts import OpenStarts
 
@@ -66,29 +66,20 @@ class TimedSpan(Operator):
         self._gate, self._rewrite, self._rule = gate, rewrite, rule
         self._open = OpenStarts() if holds else None
         self._may_lengthen = may_lengthen
-        self._looked: list[tuple[EventBatch, EventBatch, EventBatch]] = []
+        self._looked = Looked[tuple[EventBatch, EventBatch]]()
         self.shards_share_ctis = not holds
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
-        batch, output = self._take_looked(batch) or self._compute(batch)  # first: it may refuse an event
+        batch, output = self._looked.take(batch) or self._compute(batch)  # first: it may refuse an event
         if self._open is not None and len(batch):
             self._open.change(batch.vs, old_end(batch), new_end(batch))
         return output
 
     def look(self, port: int, batch: EventBatch) -> EventBatch | None:
-        passing, output = self._compute(batch)
-        self._looked.append((batch, passing, output))
-        return output
+        return self._looked.keep(batch, self._compute(batch))[1]
 
     def forget_looked(self) -> None:
-        self._looked = []
-
-    def _take_looked(self, batch: EventBatch) -> tuple[EventBatch, EventBatch] | None:
-        for place, (looked, *found) in enumerate(self._looked):
-            if looked is batch:
-                del self._looked[place]
-                return found[0], found[1]
-        return None
+        self._looked.clear()
 
     def _compute(self, batch: EventBatch) -> tuple[EventBatch, EventBatch]:
         """The elements that pass the gate, and what becomes of them."""

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from recension.core.batch import Mask
 from recension.plan.expressions import Expression
-from recension.plan.expressions.tree import calls_functions
 from recension.plan.expressions.values import values_of
 
 Kernel: TypeAlias = Callable[[pa.RecordBatch], tuple[Mask | None, pa.RecordBatch]]
@@ -101,8 +100,8 @@ class ComputedColumn:
 
     @property
     def never_fails(self) -> bool:
-        """Does it read a column as it is, or call a function, which is not called twice for one row?"""
-        return self.value.column is not None or calls_functions(self.value.tree)
+        """Does it read a column as it is?"""
+        return self.value.column is not None
 
     def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
         """One value a row."""
@@ -120,8 +119,8 @@ class ComputedTogether:
 
     @property
     def never_fails(self) -> bool:
-        """As of `ComputedColumn`."""
-        return all(ComputedColumn(*one).never_fails for one in zip(self.values, self.kinds, strict=True))
+        """Does it read columns as they are?"""
+        return all(value.column is not None for value in self.values)
 
     def __call__(self, payload: pa.RecordBatch, size: int | None = None) -> pa.Array:
         """One struct a row; none is null."""

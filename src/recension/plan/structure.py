@@ -27,6 +27,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from recension.core.ticks import Length
 from recension.core.time_kind import Instant
 
 Structure: TypeAlias = Any
@@ -102,6 +103,8 @@ def to_json(structure: Structure) -> str:
 def _structure(value: Any, opaque: Opaque) -> Structure:
     if value is None or type(value) in (str, int):
         return value
+    if isinstance(value, Length):
+        return int(value)
     if opaque is _itself and isinstance(value, Structural):
         return value
     if isinstance(value, ByReference | type) or hasattr(value, "written_as"):

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from recension.core.batch import CTI, EventBatch, cti, new_end, old_end
+from recension.core.batch import CTI, EventBatch, concat, cti, new_end, old_end
 from recension.core.errors import RecensionError, describe_error
 from recension.core.ticks import FOREVER
 from recension.lowering import Vertex
@@ -90,18 +90,17 @@ class Engine:
         coming: dict[int, EventBatch] = {source: changes}
         for number in self._order:
             vertex, operator = self._vertices[number], self._vertices[number].operator
-            ports = [port for port, i in enumerate(vertex.inputs) if i in coming]
-            if operator is None or len(ports) != 1:
-                continue
-            port, i = ports[0], vertex.inputs[ports[0]]
-            if not self._feedback.wants_all((number, port), i):
+            ports = [(port, i) for port, i in enumerate(vertex.inputs) if i in coming]
+            wants_all = all(self._feedback.wants_all((number, port), i) for port, i in ports)
+            if operator is None or not ports or not wants_all:
                 continue
             started = time.perf_counter()
             with _named_errors(vertex):
-                found = operator.look(port, coming[i])
+                found = [operator.look(port, coming[i]) for port, i in ports]
             self._metrics[number].seconds += time.perf_counter() - started
-            if found is not None:
-                coming[number] = found
+            known = [batch for batch in found if batch is not None]
+            if len(known) == len(ports):
+                coming[number] = concat([batch for batch in known if len(batch)] or known[:1])
 
     def forget_looked(self) -> None:
         """What `look` remembered is not needed any more."""

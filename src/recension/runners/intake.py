@@ -137,12 +137,12 @@ class Intake:
         *,
         check_orphans: bool = True,
         times: OneKind | None = None,
-        in_seconds: bool = False,
+        in_units: bool = False,
     ) -> None:
-        """``in_seconds``: the query measures time in seconds; then its times must be what they look like."""
+        """``in_units``: the query measures time in units; then its times must be what they look like."""
         self._source, self._times = source, times or OneKind()
         # Only what the user's own column of starts holds can be of another unit in silence.
-        self._must_be_ticks = in_seconds and source.start is not None and source.times is None
+        self._must_be_ticks = in_units and source.start is not None and source.times is None
         self._decoder = Decoder(source.columns, source.on_violation)
         self._openclose = OpenClose(source.on_violation, once=source.closes_once)
         # A source declared free of retractions needs no memory of what could be retracted.
@@ -232,7 +232,7 @@ class Intake:
                 ]
                 raise TimeError(
                     f"{self._source.name}: column {name}: {first} is {' and '.join(readings)}, and the query "
-                    f"measures time in seconds: say times={unit!r} or times='us', or 'ticks' if it is neither"
+                    f"measures time in units: say times={unit!r} or times='us', or 'ticks' if it is neither"
                 )
 
     def judge(self, data: Data, arrival: Arrival = NO_PARTITION) -> Push:

@@ -26,7 +26,7 @@ from recension.lowering import PhysicalPlan, lower
 from recension.operators.base import Chunks, Output
 from recension.operators.pipeline import Flow, flow_of
 from recension.operators.state.chunks import take_prefix
-from recension.plan.durations import measures_in_seconds
+from recension.plan.durations import measures_in_units
 from recension.plan.node import Node
 from recension.plan.source import Source, Table, describe_unknown_source, times_in
 from recension.plan.tables import find_followed
@@ -141,8 +141,8 @@ class QueryRun:
         checks_orphans = source.name not in self.unchecked_sources
         if isinstance(source, Table):
             return TableIntake(source, check_orphans=checks_orphans, times=self.times)
-        in_seconds = measures_in_seconds(self.plan.queries.values())
-        return Intake(source, check_orphans=checks_orphans, times=self.times, in_seconds=in_seconds)
+        in_units = measures_in_units(self.plan.queries.values())
+        return Intake(source, check_orphans=checks_orphans, times=self.times, in_units=in_units)
 
     def intake(self, source: str) -> Intake:
         """The intake of a source; an error if there is no such source."""

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from recension.core.batch import EventBatch
 from recension.core.errors import FormatError, RecensionError, suggest_name
-from recension.core.formats.columns import BATCH, TimeColumns, layout_of
+from recension.core.formats.columns import BATCH, VS, TimeColumns, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.files import describe_file_error, format_errors, validate_batch
+from recension.core.time_kind import TICKS, kind_of_column
 from recension.plan.properties import NOTHING_KNOWN
 from recension.runners.recording_files import (
     EDGES,
@@ -25,6 +26,7 @@ from recension.runners.recording_files import (
     STEP_COLUMNS,
     STEPS,
     counted_files,
+    edge_schema,
     file_name,
 )
 from recension.runners.recording_manifest import find_fault
@@ -176,6 +178,8 @@ class Recording:
             found = 0
             try:
                 for batch in _read(file, size, may_end_early=may_end_early):
+                    if not (found or self._was_written(folder, batch.schema)):
+                        raise FormatError("its columns are not those that were written", file=str(file))
                     found += len(batch)
                     steps = batch.column(column)
                     if len(batch) and steps[-1].as_py() > after:
@@ -186,6 +190,14 @@ class Recording:
                 raise _part_missing(file, "the file is not there any more") from None
             if found != rows and not may_end_early:
                 raise _part_missing(file, f"{found:,} rows where {rows:,} were written")
+
+    def _was_written(self, folder: str, schema: pa.Schema) -> bool:
+        """Are the columns those of such a file?"""
+        if folder == STEPS:
+            return bool(schema.equals(STEP_COLUMNS))
+        times = schema.field(VS).type if VS in schema.names else TICKS
+        own = self.schema_of(int(folder.removeprefix(f"{EDGES}/")))
+        return bool(times == kind_of_column(times) and schema.equals(edge_schema(own, times)))
 
 
 def _part_missing(file: Path, what: str) -> FormatError:
@@ -203,7 +215,7 @@ def _read(file: Path, size: int | None, *, may_end_early: bool) -> Iterator[pa.R
                     yield validate_batch(batch)
     except FileNotFoundError:
         raise
-    except (OSError, pa.ArrowInvalid) as why:
+    except (OSError, pa.ArrowException) as why:
         if not may_end_early:
             raise FormatError(describe_file_error(why), file=str(file)) from None
 

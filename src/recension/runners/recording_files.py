@@ -121,7 +121,7 @@ class RecordingFiles:
     ) -> None:
         """More elements of an edge."""
         self._waiting.setdefault(number, []).append((step, batches))
-        self._schemas[number] = _edge_schema(payload, time_type)
+        self._schemas[number] = edge_schema(payload, time_type)
         self.waiting_rows += sum(map(len, batches))
 
     def add_steps(self, steps: Iterable[Step]) -> None:
@@ -273,7 +273,7 @@ def file_name(number: int) -> str:
     return f"{number:08}.arrows"
 
 
-def _edge_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
+def edge_schema(payload: pa.Schema, time_type: pa.DataType) -> pa.Schema:
     numbers = [pa.field(BATCH, pa.int64()), pa.field(SEQ, pa.int64())]
     return pa.schema([*numbers, *stream_schema(payload, time_type)])
 

@@ -14,6 +14,7 @@ from recension.core.batch import EventBatch, concat, null_payload
 from recension.core.comparable import compare_tables
 from recension.core.errors import SchemaError, StreamError, TimeError
 from recension.core.events import Cti, Element, Event, ExternalCti, Insert, Retract
+from recension.core.formats.columns import neutral_type, parts_of
 from recension.core.history import History
 from recension.core.netting import number_rows
 from recension.core.ticks import FOREVER, from_arrow, instant
@@ -128,7 +129,7 @@ def _without_payload(batch: EventBatch) -> EventBatch:
 def _read_table(table: pa.Table) -> History:
     """Rows in the format of stream and history files (design, §2)."""
     names = table.schema.names
-    payload = table.drop_columns([name for name in names if name in _CONTROL])
+    payload = _without_views(table.drop_columns([name for name in names if name in _CONTROL]))
     numbers = _number_payloads(payload, len(table))
     control = table.select([name for name in names if name in _CONTROL])
     for name in control.schema.names:
@@ -144,6 +145,16 @@ def _read_table(table: pa.Table) -> History:
         events = reconstitute(_elements_of_rows(table.to_pylist()))  # raises it with the payload's values
     kinds = (kind_of_column(table.schema.field(name).type) for name in _TIMES if name in names)
     return replace(_history_of_rows(events, payload), time_type=reduce(merge_kinds, kinds, None) or TICKS)
+
+
+def _without_views(payload: pa.Table) -> pa.Table:
+    """Arrow cannot take rows of views of texts."""
+    views = (pa.types.is_string_view, pa.types.is_binary_view)
+    for at, field in enumerate(payload.schema):
+        if any(is_view(part) for part in parts_of(field.type) for is_view in views):
+            column = payload[at].cast(neutral_type(field.type))
+            payload = payload.set_column(at, field.name, column)
+    return payload
 
 
 def _number_payloads(payload: pa.Table, size: int) -> list[int]:

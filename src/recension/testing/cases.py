@@ -120,6 +120,20 @@ def make_row_case(dice: Dice, source: str, *, value: str = INT64, without: Set[s
     return Case({source: rows}, streams, feedings(streams, dice, without), TICKS)
 
 
+def make_log_case(dice: Dice, source: str, *, value: str = INT64, without: Set[str] = frozenset()) -> Case:
+    """A case for a log of changes: each row is a message, by itself or wrapped beside its schema."""
+    case = make_row_case(dice, source, value=value, without=without)
+    forms = (False,) if "both envelope forms" in without else (False, True)
+    rows = [
+        Event(
+            {**row.payload, "gone": dice.pick([False, False, True]), "is_wrapped": dice.pick(forms)}, row.vs
+        )
+        for row in case.histories[source]
+    ]
+    streams: dict[str, list[Element]] = {source: [*(Insert(r.payload, r.vs) for r in rows), Cti(FOREVER)]}
+    return Case({source: rows}, streams, feedings(streams, dice, without), TICKS)
+
+
 def _without_ties(rows: Sequence[Event]) -> list[Event]:
     return list({row.vs: row for row in rows}.values())
 
@@ -236,6 +250,13 @@ def _has_ties(case: Case, *, is_in_order: bool) -> bool:
     return False
 
 
+def _has_both_forms(case: Case) -> bool:
+    """In one batch."""
+    batches = [batch for feeding in case.feedings for _, batch in feeding.turns]
+    forms = ({e.payload.get("is_wrapped") for e in batch if isinstance(e, Insert)} for batch in batches)
+    return any({False, True} <= found for found in forms)
+
+
 def _is_fed(name: str) -> Callable[[Case], bool]:
     return lambda case: any(feeding.name == name and len(feeding.turns) > 1 for feeding in case.feedings)
 
@@ -261,6 +282,7 @@ TRAITS: Final[Mapping[str, Callable[[Case], bool]]] = {
     "bounds of decimals": _has_bounds,
     **{name: _is_on(is_so) for name, is_so in CLOCKS.items()},
     "zero length": lambda case: any(e.vs == e.ve for rows in case.histories.values() for e in rows),
+    "both envelope forms": _has_both_forms,
     "whole": lambda case: any(f.name == "whole" for f in case.feedings),
     "one by one": _is_fed("one by one"),
     "cut": _is_fed("cut"),

@@ -34,7 +34,7 @@ from recension.operators.modules.hosting import WindowList
 from recension.operators.state.event_store import EventStore
 from recension.operators.windowed.events import EventsOfGroups
 from recension.operators.windowed.index import Closing, Stretches, WindowChange, WindowIndex
-from recension.operators.windowed.operator import Measure
+from recension.operators.windowed.operator import Measure, ahead
 
 GROUP = "group"
 """The stored column that tells groups apart where payloads are equal."""
@@ -66,17 +66,21 @@ class Modules(Measure):
     def __init__(self, spec: ModuleSpec, index: WindowIndex, answers: ModuleAnswers) -> None:
         super().__init__(answers.schema)
         self._spec, self._index, self._answers = spec, index, answers
+        self._inputs = ahead(spec.inputs)
         self._events = EventsOfGroups(spec.stored, index.place, insert_only=spec.insert_only)
         self._kept = None if spec.recompute else KeptRows(answers.schema)
         self._in_cti = BEGINNING
         follows = index.is_fixed and spec.waits_for is None and not spec.breaks_ties
         self.shards_share_ctis = follows or spec.stamp in ("time_bound", "unrestricted")
 
+    def arguments(self) -> list[Callable[..., pa.RecordBatch]]:
+        return [self._inputs]
+
     def no_events(self) -> EventBatch:
         return empty(self._spec.stored)
 
     def prepare(self, batch: EventBatch, group: Index) -> EventBatch:
-        payload = self._spec.inputs(batch.payload, len(batch))
+        payload = self._inputs(batch.payload, len(batch))
         if GROUP in self._spec.stored.names:
             hashes = pa.array(self._index.group_hash(group))
             payload = pa.RecordBatch.from_arrays([*payload.columns, hashes], schema=self._spec.stored)

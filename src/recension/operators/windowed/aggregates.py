@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +50,7 @@ from recension.operators.windowed.index import (
     WindowIndex,
 )
 from recension.operators.windowed.lanes import FloatLanes
-from recension.operators.windowed.operator import Keys, Measure, RowFunction, WindowedOperator
+from recension.operators.windowed.operator import Ahead, Keys, Measure, WindowedOperator, ahead
 from recension.operators.windowed.selections import FunctionError, RankedValues, Selection, TopK
 from recension.operators.windowed.steps import Contributions, Points
 from recension.operators.windowed.working_set import Sums
@@ -130,46 +130,71 @@ def aggregate_over(
     return WindowedOperator(index, Aggregates(spec, index), spec.keys)
 
 
+def _computed_ahead(aggregation: Aggregation, name: str) -> Aggregation:
+    """With an argument that is computed ahead where that can fail: some floats are too large for sums."""
+    argument, measure = aggregation.argument, aggregation.measure
+    if argument is None:
+        return aggregation
+    if isinstance(measure, Accumulator) and (measure.sums_floats or isinstance(measure, PlacedAccumulator)):
+        check = partial(_refuse_too_large, measure, name)
+        return replace(aggregation, argument=Ahead(argument, check))
+    return replace(aggregation, argument=ahead(argument))
+
+
+def _refuse_too_large(measure: Accumulator, name: str, values: pa.Array) -> None:
+    if pa.types.is_floating(values.type):
+        _contributions(measure, values, len(values), name)
+
+
+def _contributions(measure: Accumulator, values: pa.Array | None, size: int, name: str) -> Contributions:
+    """What events add; ``name`` is that of the column of the answer."""
+    try:
+        return measure.contributions(values, size)
+    except OVERFLOWS as why:
+        raise overflow_error(why, name) from None
+
+
 class Aggregates(Measure):
     """One answer for each stretch, which the windows in it share."""
 
-    def __init__(self, spec: AggregateSpec, index: WindowIndex, *, splits: bool = True) -> None:
-        """``splits``: floats of very different sizes are summed apart (`FloatLanes`)."""
+    def __init__(self, spec: AggregateSpec, index: WindowIndex) -> None:
         super().__init__(spec.schema)
         self._index, self._no_events, self._nothing = index, empty(spec.input_schema), empty(spec.schema)
         self._own_schema = pa.schema(list(spec.schema)[len(spec.key_schema or ()) :])
-        self._aggregations, self._breaks_ties = list(spec.aggregations), spec.breaks_ties
+        names = spec.schema.names[-len(spec.aggregations) :]
+        self._aggregations = [*map(_computed_ahead, spec.aggregations, names)]
+        self._breaks_ties = spec.breaks_ties
         self._read_changes, self.reads_events = spec.read_changes, spec.read_changes is None
         ints, pairs = spec.count_columns()
         self._no_amounts = Contributions([np.zeros(0, np.int64)] * ints, [(np.zeros(0), np.zeros(0))] * pairs)
-        floats = spec.float_pairs() if splits and spec.read_changes is None else []
-        self._lanes = FloatLanes(index, pairs, floats) if floats else None
+        floats, are_sums = spec.float_pairs(), spec.read_changes is not None
+        self._lanes = FloatLanes(index, pairs, floats, are_sums=are_sums) if floats else None
         needs_events = any(not isinstance(a.measure, Accumulator) for a in spec.aggregations)
         self._events = EventsOfGroups(spec.input_schema, index.place) if needs_events else None
         self._placed = [a.measure for a in spec.aggregations if isinstance(a.measure, PlacedAccumulator)]
-        self._deciding = deciding(spec.aggregations) if index.is_lived_through else Deciding()
+        self._deciding = deciding(self._aggregations) if index.is_lived_through else Deciding()
         self.always_answers = not any(isinstance(a.measure, TopK) for a in spec.aggregations)
         self.shards_share_ctis = (index.is_fixed or index.moves == "both") and not spec.breaks_ties
 
     def no_events(self) -> EventBatch:
         return self._no_events
 
-    def arguments(self) -> list[RowFunction]:
+    def arguments(self) -> list[Argument]:
         return [one.argument for one in self._aggregations if one.argument is not None]
 
     def contributions(self, batch: EventBatch, group: Index) -> Contributions:
         if not len(batch):
             return self._no_amounts if self._lanes is None else self._no_amounts.widen(self._lanes.count)
         if self._read_changes is not None:
-            return self._read_changes(batch)
+            changes = self._read_changes(batch)
+            return (
+                changes if self._lanes is None else replace(changes, pairs=self._lanes.split(changes.pairs))
+            )
         ints, pairs = list[Index](), list[Pair]()
         for place, aggregation in enumerate(self._aggregations, len(self.schema) - len(self._aggregations)):
             if isinstance(aggregation.measure, Accumulator):
                 values = None if aggregation.argument is None else aggregation.argument(batch.payload)
-                try:
-                    part = aggregation.measure.contributions(values, len(batch))
-                except OVERFLOWS as why:
-                    raise overflow_error(why, self.schema.names[place]) from None
+                part = _contributions(aggregation.measure, values, len(batch), self.schema.names[place])
                 ints += part.ints
                 pairs += part.pairs
         points = self._points(batch, group) if self._placed else None
@@ -177,6 +202,11 @@ class Aggregates(Measure):
             pairs = self._lanes.split(pairs)
             points = None if points is None else points.widen(self._lanes.count)
         return Contributions(ints, pairs, points=points)
+
+    def forget_lanes(self) -> None:
+        """Choose anew which floats are summed apart, by what the index keeps."""
+        if self._lanes is not None:
+            self._lanes.forget()
 
     def _points(self, batch: EventBatch, group: Index) -> Points:
         """Where the sums that have state of their own change, in all columns."""
@@ -292,8 +322,7 @@ class Aggregates(Measure):
         return own
 
     def restore(self, chunks: Chunks) -> None:
-        if self._lanes is not None:
-            self._lanes.forget()
+        self.forget_lanes()
         if self._events is not None:
             self._events.restore(chunks)
         for i, measure in enumerate(self._placed):

@@ -36,10 +36,12 @@ _UNUSED: Final[Window] = (1 << 20, -(1 << 20))
 
 
 class FloatLanes:
-    """The lanes of ``size`` pairs of an index; those named by ``floats`` are plain floats."""
+    """The lanes of ``size`` pairs of an index; those named by ``floats`` are floats, or exact sums."""
 
-    def __init__(self, index: WindowIndex, size: int, floats: Sequence[int]) -> None:
-        self._index, self._size, self._floats = index, size, floats
+    def __init__(
+        self, index: WindowIndex, size: int, floats: Sequence[int], *, are_sums: bool = False
+    ) -> None:
+        self._index, self._size, self._floats, self._are_sums = index, size, floats, are_sums
         self._windows: dict[int, list[Window]] | None = None
 
     def forget(self) -> None:
@@ -55,7 +57,8 @@ class FloatLanes:
         """What events add to each lane: the pairs of the first, then those of the second, and so on."""
         if self._windows is None:
             self._windows = {i: self._find_windows(i) for i in self._floats}
-        own = {i: self._split_numbers(self._windows[i], pairs[i][0]) for i in self._floats}
+        split = _split_sums if self._are_sums else _split_floats
+        own = {i: split(self._windows[i], pairs[i]) for i in self._floats}
         lanes = max([self.count, *map(len, own.values())])
         if lanes > self.count:
             self._index.widen(lanes * self._size)
@@ -65,11 +68,10 @@ class FloatLanes:
             self._pair_in(lane, pair, own.get(i)) for lane in range(lanes) for i, pair in enumerate(pairs)
         ]
 
-    def _pair_in(self, lane: int, pair: Pair, parts: list[Floats] | None) -> Pair:
+    def _pair_in(self, lane: int, pair: Pair, own: list[Pair] | None) -> Pair:
+        parts = [pair] if own is None else own
         nothing = constant_float(0.0, len(pair[0]))
-        if parts is None:
-            return pair if lane == 0 else (nothing, nothing)
-        return (parts[lane] if lane < len(parts) else nothing), nothing
+        return parts[lane] if lane < len(parts) else (nothing, nothing)
 
     def collapse(self, pairs: list[Pair]) -> list[Pair]:
         """One pair for each sum, of the pairs in all its lanes."""
@@ -78,19 +80,6 @@ class FloatLanes:
         return [
             dd.collapse([part for pair in pairs[i :: self._size] for part in pair]) for i in range(self._size)
         ]
-
-    def _split_numbers(self, windows: list[Window], numbers: Floats) -> list[Floats]:
-        least, largest = _sizes(numbers)
-        if largest == 0.0:
-            return [numbers]
-        lane = _find_lane(windows, _window_of(int(np.frexp(least)[1]), int(np.frexp(largest)[1])))
-        if lane is not None:
-            return [np.zeros_like(numbers)] * lane + [numbers]
-        exponents = np.frexp(numbers)[1]
-        there = np.unique(exponents[numbers != 0.0])
-        lanes = np.array([_find_lane(windows, _window_of(e, e)) for e in there.tolist()])
-        own = lanes[np.minimum(np.searchsorted(there, exponents), len(there) - 1)]
-        return [np.where(own == lane, numbers, 0.0) for lane in range(int(lanes.max()) + 1)]
 
     def _find_windows(self, pair: int) -> list[Window]:
         """The windows of the lanes of a pair, by the sums that are kept: all their digits must fit."""
@@ -101,6 +90,39 @@ class FloatLanes:
             is_used = bool(len(numbers))
             found.append((_last_digit(numbers), int(np.frexp(numbers)[1].max())) if is_used else _UNUSED)
         return found
+
+
+def _split_floats(windows: list[Window], pair: Pair) -> list[Pair]:
+    """Pairs of numbers as they come, the low part of which is nothing."""
+    return [(part, pair[1]) for part in _split_numbers(windows, pair[0])]
+
+
+def _split_sums(windows: list[Window], pair: Pair) -> list[Pair]:
+    """Pairs that are sums already: their digits lie as far apart as those of a lane may."""
+    numbers = np.concatenate([part[part != 0.0] for part in pair])
+    if not len(numbers):
+        return [pair]
+    lane = _find_lane(windows, (_last_digit(numbers), int(np.frexp(numbers)[1].max()) + _MANY))
+    if lane is not None:
+        return [(np.zeros_like(pair[0]),) * 2] * lane + [pair]
+    high, low = (_split_numbers(windows, part) for part in pair)
+    nothing = [np.zeros_like(pair[0])]
+    high, low = high + nothing * (len(low) - len(high)), low + nothing * (len(high) - len(low))
+    return [dd.two_sum(*parts) for parts in zip(high, low, strict=True)]
+
+
+def _split_numbers(windows: list[Window], numbers: Floats) -> list[Floats]:
+    least, largest = _sizes(numbers)
+    if largest == 0.0:
+        return [numbers]
+    lane = _find_lane(windows, _window_of(int(np.frexp(least)[1]), int(np.frexp(largest)[1])))
+    if lane is not None:
+        return [np.zeros_like(numbers)] * lane + [numbers]
+    exponents = np.frexp(numbers)[1]
+    there = np.unique(exponents[numbers != 0.0])
+    lanes = np.array([_find_lane(windows, _window_of(e, e)) for e in there.tolist()])
+    own = lanes[np.minimum(np.searchsorted(there, exponents), len(there) - 1)]
+    return [np.where(own == lane, numbers, 0.0) for lane in range(int(lanes.max()) + 1)]
 
 
 def _sizes(numbers: Floats) -> tuple[float, float]:

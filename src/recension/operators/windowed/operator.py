@@ -30,17 +30,44 @@ import pyarrow as pa
 from recension.core.batch import INSERT, EventBatch, Index
 from recension.core.ticks import BEGINNING, FOREVER
 from recension.core.window_limit import TooManyWindowsError
-from recension.operators.base import Chunks, Operator, Output
+from recension.operators.base import Chunks, Looked, Operator, Output
 from recension.operators.windowed.index import Closing, WindowChange, WindowIndex
 from recension.operators.windowed.steps import NOTHING, Contributions
 
 Keys: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
-RowFunction: TypeAlias = Callable[[pa.RecordBatch], Any]
 
 
-def _can_fail(compute: RowFunction) -> bool:
-    """May this fail on some rows? It says so itself if it reads columns as they are."""
-    return not getattr(compute, "never_fails", False)
+class Ahead:
+    """What is computed of payloads by themselves: ahead, while nothing has changed, and then not again."""
+
+    def __init__(self, compute: Callable[..., Any], check: Callable[[Any], object] | None = None) -> None:
+        """``check`` raises what its reader raises of some value by itself."""
+        self._compute, self._check, self._looked = compute, check, Looked[Any]()
+
+    def look(self, payload: pa.RecordBatch) -> None:
+        """Raise what `__call__` would raise; the payload has columns."""
+        found = self._looked.keep(payload, self._compute(payload))
+        if self._check is not None:
+            self._check(found)
+
+    def __call__(self, payload: pa.RecordBatch, *size: int) -> Any:
+        found = self._looked.take(payload)
+        return self._compute(payload, *size) if found is None else found
+
+    def forget(self) -> None:
+        """What `look` has computed is not needed any more."""
+        self._looked.clear()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ahead) and self._compute == other._compute
+
+    def __hash__(self) -> int:
+        return hash(self._compute)
+
+
+def ahead(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; what can fail on some rows can be computed ahead."""
+    return compute if getattr(compute, "never_fails", False) else Ahead(compute)
 
 
 class Measure(ABC):
@@ -69,7 +96,7 @@ class Measure(ABC):
         """The batch with only the columns that are read."""
         return batch
 
-    def arguments(self) -> Sequence[RowFunction]:
+    def arguments(self) -> Sequence[Callable[..., Any]]:
         """What it computes of payloads by themselves, before anything else."""
         return ()
 
@@ -119,9 +146,9 @@ class WindowedOperator(Operator):
 
     def __init__(self, index: WindowIndex, measure: Measure, keys: Keys | None = None) -> None:
         super().__init__(measure.schema)
-        self.index, self.measure, self._keys = index, measure, keys
-        computed = [*([] if keys is None else [keys]), *measure.arguments()]
-        self._fallible = [compute for compute in computed if _can_fail(compute)]
+        self.index, self.measure = index, measure
+        self._keys = None if keys is None else ahead(keys)
+        self._ahead = [one for one in (self._keys, *measure.arguments()) if isinstance(one, Ahead)]
         self.shards_share_ctis = measure.shards_share_ctis
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
@@ -138,11 +165,15 @@ class WindowedOperator(Operator):
             raise (self.index.name_event(why, batch) if self.measure.reads_events else why) from None
 
     def look(self, port: int, batch: EventBatch) -> EventBatch | None:
-        """Keys and arguments are computed for nothing but their errors, where there can be any."""
-        if len(batch):
-            for compute in self._fallible:
-                compute(batch.payload)
+        """Keys and arguments are computed, where that can fail."""
+        if len(batch) and batch.payload.num_columns:
+            for one in self._ahead:
+                one.look(batch.payload)
         return None
+
+    def forget_looked(self) -> None:
+        for one in self._ahead:
+            one.forget()
 
     def on_cti(self, port: int, t: int) -> Output:
         watermark = max(self.index.watermark, t)

@@ -10,14 +10,18 @@ and only there are sums stored, shown and taken back. So it does not matter whic
 
 Assumes     valid physical streams; only aggregates that are sums. The changes of all parts that belong
             together come in one batch.
-Guarantees  after every batch the output is what one operator over all events would show, floats but for the
-            last digits of sums that hold some 32. Windows wait for the latest start of all parts.
+Guarantees  after every batch the output is what one operator over all events would show: what a part says of
+            floats is exact, numbers of very different sizes in rows of their own. Windows wait for the latest
+            start of all parts.
 State       none here; the sums are those of `WindowedOperator`.
 Cost        a part: O(n log n) in the batch; a row for each end point or window of a group that it touches.
 Source      Operator Algorithm Design for Speculative Stream Processing, §3; rulings B9, B15.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,13 +49,15 @@ class PartialSums(Operator):
         """``index`` says where events lie on the axis of windows; it stays empty."""
         super().__init__(schema)
         self._keys, self._place = spec.keys, index.place
-        self._measure = Aggregates(spec, index, splits=False)
+        self._measure, self._pairs = Aggregates(spec, index), spec.count_columns()[1]
 
     def on_batch(self, port: int, batch: EventBatch) -> EventBatch:
         if not len(batch):
             return self._nothing
         group, keys = self._number(batch)
-        of, changes = point_changes(group, *self._ends(batch), self._measure.contributions(batch, group))
+        self._measure.forget_lanes()  # of other batches nothing is known
+        amounts = self._measure.contributions(batch, group)
+        of, changes = _lanes_as_rows(self._pairs, *point_changes(group, *self._ends(batch), amounts))
         latest = np.full(int(group.max()) + 1, BEGINNING)
         np.maximum.at(latest, group, batch.vs)
         own = [] if keys is None else keys.rows(of).columns
@@ -92,6 +98,29 @@ def read_changes(batch: EventBatch) -> PointChanges:
         for lists in (ints, floats)
     )
     return PointChanges(whole, list(zip(parts[::2], parts[1::2], strict=True)), time, refs, cover, n)
+
+
+def _lanes_as_rows(size: int, group: Index, changes: PointChanges) -> tuple[Index, PointChanges]:
+    """Only the first lane of so many pairs: what others have comes in rows that change nothing else."""
+    rows, parts = [np.arange(len(group))], [replace(changes, pairs=changes.pairs[:size])]
+    for start in range(size, len(changes.pairs), size):
+        lane = changes.pairs[start : start + size]
+        at = np.flatnonzero(np.logical_or.reduce([part != 0.0 for pair in lane for part in pair]))
+        none = np.zeros(len(at), np.int64)
+        pairs = [(high[at], low[at]) for high, low in lane]
+        rows.append(at)
+        parts.append(PointChanges([none] * len(changes.ints), pairs, changes.time[at], none, none, none))
+    return group[np.concatenate(rows)], parts[0] if len(parts) == 1 else _concat(parts)
+
+
+def _concat(parts: Sequence[PointChanges]) -> PointChanges:
+    ints = [[*one.ints, one.time, one.refs, one.cover, one.n] for one in parts]
+    *sums, time, refs, cover, n = (np.concatenate(column) for column in zip(*ints, strict=True))
+    pairs = [
+        (np.concatenate([high for high, _ in pair]), np.concatenate([low for _, low in pair]))
+        for pair in zip(*(one.pairs for one in parts), strict=True)
+    ]
+    return PointChanges(sums, pairs, time, refs, cover, n)
 
 
 def _to_columns(changes: PointChanges) -> list[pa.Array]:

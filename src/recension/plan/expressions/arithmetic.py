@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recension.core.casts import refuse_wrapped_decimals
 from recension.core.errors import RecensionError
 from recension.plan.expressions import zones
 from recension.plan.expressions.tree import Call, render
@@ -76,6 +77,7 @@ def cast(value: Value, kind: pa.DataType) -> Value:
     found = pc.cast(value, kind, safe=not rounds)
     if pa.types.is_floating(kind) and _may_grow_infinite(value.type, kind):
         _require_finite(value, found)
+    refuse_wrapped_decimals(value, found)
     return found
 
 
@@ -149,16 +151,34 @@ def floor_divide(left: Value, right: Value) -> Value:
 def _floor_divide_decimals(left: Value, right: Value) -> Value:
     """One by one, on whole numbers: Arrow cuts digits off the quotient before it is rounded down."""
     kind = pc.divide(*(pa.array([], x.type) for x in (left, right))).type
+    return _on_wholes(left, right, kind, lambda x, y, _: x // y)
+
+
+def decimal_remainder(left: Value, right: Value) -> Value:
+    """As exactly; the quotient itself need not fit anywhere."""
+    none, no_divisor = (pa.array([], x.type) for x in (left, right))
+    kind = pc.subtract(none, pc.multiply(floor_divide(none, no_divisor), no_divisor)).type
+    return _on_wholes(left, right, kind, lambda x, y, scale: Decimal(x % y).scaleb(-scale, _EXACT))
+
+
+def _on_wholes(
+    left: Value, right: Value, kind: pa.DataType, compute: Callable[[int, int, int], Any]
+) -> Value:
+    """What is computed of decimals as whole numbers of the last place of both; null by 0."""
     scale = max(x.type.scale for x in (left, right) if pa.types.is_decimal(x.type))
 
     def whole(value: Any) -> int:
         return int(Decimal(value).scaleb(scale, _EXACT))
 
     found = [
-        None if None in row or not row[1] else whole(row[0]) // whole(row[1]) for row in _rows([left, right])
+        None if None in row or not row[1] else compute(whole(row[0]), whole(row[1]), scale)
+        for row in _rows([left, right])
     ]
-    is_same = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
-    return pa.scalar(found[0], kind) if is_same else pa.array(found, kind)
+    try:
+        array = pa.array(found, kind)
+    except pa.ArrowInvalid:
+        raise pa.ArrowInvalid(f"the answer does not fit in {type_name(kind)}") from None
+    return array[0] if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar) else array
 
 
 def remainder_operands(left: Value, right: Value) -> list[Value]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from recension.core.casts import refuse_wrapped_decimals
 from recension.core.errors import SchemaError
 from recension.modules.functions import Function
 from recension.plan.schemas import type_name
@@ -77,7 +78,9 @@ class Literal(Tree):
                 return plain
             # As a cast of a column: a whole number becomes the nearest float.
             rounds = pa.types.is_integer(plain.type) and pa.types.is_floating(self.dtype)
-            return plain.cast(self.dtype, safe=not rounds)
+            cast = plain.cast(self.dtype, safe=not rounds)
+            refuse_wrapped_decimals(plain, cast)
+            return cast
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             kind = "a value that a column can hold" if self.dtype is None else f"a value of {self.dtype}"
             raise SchemaError(f"{self.value!r} is not {kind}") from None

@@ -291,6 +291,9 @@ def _quotient(call: Call, operands: list[Value]) -> Value:
 
 def _remainder(call: Call, operands: list[Value]) -> Value:
     left, right = arithmetic.remainder_operands(*operands)
+    kinds = [x.type for x in (left, right)]
+    if any(map(pa.types.is_decimal, kinds)) and not any(map(pa.types.is_floating, kinds)):
+        return arithmetic.decimal_remainder(left, right)
     return pc.subtract(left, pc.multiply(arithmetic.floor_divide(left, right), right))
 
 

@@ -13,6 +13,7 @@ from tests.runners.spark.batch.jobs import batch, check_as_local, frame
 
 import recension as rc
 from recension import col, lit, when
+from recension.core.errors import StreamError
 from recension.core.events import Event
 from recension.plan.expressions import expression
 from recension.runners.spark.batch.span import to_spark
@@ -143,11 +144,11 @@ def test_what_does_not_fit_is_the_same_error(spark: Any, written: rc.Expr) -> No
     inserts = [rc.Insert(e.payload, e.vs, e.ve) for e in events]
     queries = [source.select(e=written), source.where(written > 0)]
     for query in queries:
-        with pytest.raises(rc.RecensionError, match=r"does not fit in int(8|64), as of ") as here:
+        with pytest.raises(StreamError, match=r"does not fit in int(8|64), as of ") as here:
             rc.run(query, {"s": inserts}, close=True)
         with pytest.raises(PySparkException) as there:
             batch(spark, query, {"s": frame(spark, events, SCHEMA)}).collect()
-        assert rc.spark.reason_of(there.value).split(", as of")[0] == str(here.value).split(", as of")[0]
+        assert rc.spark.reason_of(there.value).split(", as of")[0] == here.value.reason.split(", as of")[0]
 
 
 def _is_boolean(e: Any) -> bool:

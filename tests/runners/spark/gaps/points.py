@@ -51,6 +51,7 @@ class Trap:
     def __init__(self, point: str, times: int, act: Callable[[], None], checkpoint: Path) -> None:
         self.point, self._left, self._act, self._checkpoint = point, times, act, checkpoint
         self._lock, self._first = threading.Lock(), self.micro_batches("commits")
+        self.is_set = True
 
     def reach(self, point: str) -> None:
         """A point is reached."""
@@ -74,8 +75,8 @@ class Trap:
             time.sleep(0.02)
 
     def watch(self) -> None:
-        """Look for what Spark alone writes, until the process ends."""
-        while True:
+        """Look for what Spark alone writes."""
+        while self.is_set:
             if self.point == "commit" and self.micro_batches("commits") > self._first:
                 self._first += 1
                 self.reach("commit")
@@ -114,6 +115,7 @@ def set_trap(trap: Trap) -> Iterator[None]:
     try:
         yield
     finally:
+        trap.is_set = False
         for back in undo:
             back()
 

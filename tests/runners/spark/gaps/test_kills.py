@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,12 @@ from typing import Any
 import pytest
 from scripts.kafka_broker import Broker
 from tests.runners.spark.gaps import program
-from tests.runners.spark.gaps.harness import Kills, rounds
+from tests.runners.spark.gaps.harness import Kills, is_reached, rounds
 from tests.runners.spark.gaps.points import POINTS, Trap, set_trap
 from tests.runners.spark.gaps.program import Start
 from tests.runners.spark.kafka.topics import counted, events_of, receive, without_repeats
 from tests.runners.spark.lake import killed
-from tests.runners.spark.stream.processes import ROOT
+from tests.runners.spark.stream.processes import ROOT, workers
 
 pytestmark = [pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")]
 # Of the long form, for each sink and writer.
@@ -39,6 +41,34 @@ class AwayError(Exception):
 
 def _fail() -> None:
     raise AwayError("the sink is away")
+
+
+def _fail_at(spark: Any, folder: Path, sink: str, point: str, times: int) -> None:
+    """Start the query, whose sink fails at a point that it reaches for the last of so many times."""
+    with set_trap(Trap(point, times, _fail, folder / "ck")):
+        query = program.begin(spark, Start(str(folder), sink))
+        with pytest.raises(Exception, match="the sink is away"):
+            query.awaitTermination()
+
+
+def _kill_workers() -> None:
+    """All Python workers of this session; Spark tries their tasks again."""
+    for worker in workers(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, signal.SIGKILL)
+
+
+def _lose_workers(spark: Any, folder: Path, sink: str, point: str, times: int) -> None:
+    """The same with workers that die, and the query comes to its end."""
+    died = threading.Event()
+
+    def act() -> None:
+        _kill_workers()
+        died.set()
+
+    with set_trap(Trap(point, times, act, folder / "ck")):
+        program.begin(spark, Start(str(folder), sink)).awaitTermination()
+    assert died.is_set(), point
 
 
 @pytest.fixture
@@ -76,23 +106,52 @@ def test_a_sink_that_fails_between_the_two_commits(
     (tmp_path / "ck" / "offsets" / ".0.849c3b32-8e00-4439-a0bf-40d8718a46f0.tmp").touch()
     for times in (1, 1, 2):
         new_workers()
-        with set_trap(Trap("written", times, _fail, tmp_path / "ck")):
-            query = program.begin(spark, Start(str(tmp_path), sink))
-            with pytest.raises(Exception, match="the sink is away"):
-                query.awaitTermination()
+        _fail_at(spark, tmp_path, sink, "written", times)
+    new_workers()
+    program.begin(spark, Start(str(tmp_path), sink)).awaitTermination()
+    run.check_tables(spark)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sink", ["own", "delta", "iceberg"])
+@pytest.mark.parametrize("stopped", ["sink", "workers"])
+def test_a_sink_or_the_workers_at_every_point(
+    request: pytest.FixtureRequest, spark: Any, new_workers: Any, tmp_path: Path, sink: str, stopped: str
+) -> None:
+    """Twice in a row at each. A sink has the points at which it is at work; a worker may die at any."""
+    # Of its own, for a catalog of Iceberg is looked for once.
+    spark = (spark if sink == "own" else request.getfixturevalue(sink)).newSession()
+    run, at = Kills(tmp_path, sink), POINTS[sink]
+    chosen = at[at.index("state") : at.index("written") + 1] if stopped == "sink" else at
+    for point in (point for point in chosen if is_reached(sink, "default", point) and point != "upload"):
+        for times in (2, 1):
+            run.keep_busy(3)
+            new_workers()
+            if stopped == "sink":
+                _fail_at(spark, tmp_path, sink, point, times)
+            else:
+                _lose_workers(spark, tmp_path, sink, point, times)
+            run.kills[point] += 1
+        run.check_now()
     new_workers()
     program.begin(spark, Start(str(tmp_path), sink)).awaitTermination()
     run.check_tables(spark)
 
 
 @pytest.mark.slow
-@pytest.mark.spark
-def test_a_driver_killed_between_the_two_commits_with_a_snapshot_in_between(tmp_path: Path) -> None:
-    """The first attempt's snapshot is uploaded, and the second attempt goes on from the state before it."""
+def test_a_driver_killed_between_the_two_commits_with_a_snapshot_in_between(
+    spark: Any, new_workers: Any, tmp_path: Path
+) -> None:
+    """The third start reads the first attempt's snapshot, and changes of the second attempt after it."""
     run = Kills(tmp_path)
     run.kill_at("upload", times=2, snapshots=True)
-    run.kill_at("written", times=2)
-    run.check_end()
+    new_workers()
+    _fail_at(spark, tmp_path, "own", "written", times=3)
+    assert (tmp_path / "ck" / "state" / "0" / "0" / "2.zip").exists()
+    assert run.done() == 3
+    new_workers()
+    program.begin(spark, Start(str(tmp_path), "own")).awaitTermination()
+    run.check_tables(spark)
 
 
 @pytest.mark.soak

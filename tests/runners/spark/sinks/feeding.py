@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def prefixes(batches: list[EventBatch]) -> list[History]:
 def read(path: Path) -> History:
     """What the ordinary readers make of a directory."""
     reader = open_stream(path)
-    return reconstitute(reader, reader.schema)
+    return replace(reconstitute(reader, reader.schema), time_type=reader.time_type)
 
 
 def assert_same(found: History, expected: History) -> None:

@@ -21,7 +21,7 @@ from tests.runners.spark.sinks.feeding import assert_same, fed, prefixes, read, 
 from tests.runners.spark.stream.processes import ROOT
 
 from recension.core.formats import read_history
-from recension.core.formats.manifest import FOLDER, current_manifest, manifest_path
+from recension.core.formats.manifest import FOLDER, LAST, current_manifest, manifest_path
 from recension.runners.spark.sinks import changelog, history_table, revision, table_files
 from recension.runners.spark.sinks.changelog import Changelog
 from recension.runners.spark.sinks.files import SealedName, write_parquet
@@ -79,7 +79,7 @@ def test_a_task_that_comes_late_changes_nothing(tmp_path: Path) -> None:
     assert manifest is not None
     manifests = {manifest_path(tmp_path, manifest.number - back).name for back in (0, 1)}
     assert {f.name for f in (tmp_path / "table" / FOLDER).iterdir()} == (
-        manifest.all_files() | manifests | {".lock"}
+        manifest.all_files() | manifests | {LAST, ".lock"}
     )
     assert [f.name for f in (tmp_path / "log" / "_tmp").iterdir()] == [".lock"]
 

@@ -107,10 +107,14 @@ class Program:
         return False
 
     def _workers(self) -> list[Process]:
-        """Python workers are children of a daemon that bears the same name, Spark's own or ours."""
-        family = self.family()
-        daemons = {process.pid for process in family if "spark.daemon" in process.command}
-        return [process for process in family if process.pid in daemons and process.parent in daemons]
+        return workers(self._process.pid)
+
+
+def workers(pid: int) -> list[Process]:
+    """The Python workers below a driver: children of a daemon of the same name, Spark's own or ours."""
+    seen = family(pid)
+    daemons = {process.pid for process in seen if "spark.daemon" in process.command}
+    return [process for process in seen if process.pid in daemons and process.parent in daemons]
 
 
 def family(*ids: int) -> list[Process]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,7 +20,8 @@ from tests.runners.spark.stream.united import Places
 
 import recension as rc
 from recension.core.batch import EventBatch, from_elements
-from recension.core.events import Element, Event, ExternalCti
+from recension.core.events import Element, Event, ExternalCti, kind_of_element
+from recension.core.time_kind import merge_kinds
 from recension.plan.node import Node
 from recension.plan.properties import Properties
 from recension.testing.assertions import assert_equivalent
@@ -67,8 +69,10 @@ class Written:
 
     def check(self, answers: list[EventBatch]) -> None:
         shown, outcomes = StreamModel(), []
+        expected = [e for step in self.transcript.steps for own in (step.history or {}).values() for e in own]
+        kind = reduce(merge_kinds, map(kind_of_element, expected), None)
         for answer in answers[: len(self.transcript.steps)]:
-            elements = answer.to_elements()
+            elements = answer.to_elements(kind)
             for element in elements:
                 shown.take(element)
             outcomes.append(Outcome({OUTPUT: elements}, {OUTPUT: shown.events()}))

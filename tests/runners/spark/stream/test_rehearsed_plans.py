@@ -90,4 +90,4 @@ def test_calendar_windows(data: st.DataObject) -> None:
     place, agg = data.draw(st.sampled_from(PLACES)), data.draw(st.sampled_from(["sum", "min", "total"]))
     speculate = data.draw(st.sampled_from(["perfect", "eager"]))
     step = step_over(place, agg, speculate, grouped=data.draw(st.booleans()))
-    _check(PlanOfTimes((step,)), data.draw(st.sampled_from(KNOWN)), data, place)
+    _check(PlanOfTimes((step,), place), data.draw(st.sampled_from(KNOWN)), data, place)

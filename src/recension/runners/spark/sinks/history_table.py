@@ -34,6 +34,7 @@ from recension.core.formats.manifest import (
     OLD_FORMAT,
     Manifest,
     current_manifest,
+    least_number,
     manifest_numbers,
     manifest_path,
     read_manifest,
@@ -181,7 +182,9 @@ class HistoryTable:
         return manifest
 
     def _clean(self, manifest: Manifest) -> None:
-        """Remove what failed attempts have left: files that no manifest names, expired manifests."""
+        """Finish what a failed attempt has committed, and remove what failed ones have left."""
+        if least_number(self._path) < manifest.number:
+            publish_text(self._folder / LAST, f"{manifest.number}\n")
         self._remove(self._expired_manifests(manifest))
         numbers = manifest_numbers(self._path)
         wanted = manifest.all_files() | {manifest_path(self._path, n).name for n in numbers} | {LAST, ".lock"}
