@@ -35,6 +35,7 @@ SUITES = (
     "keyed",
     "partitions",
     "finalize",
+    "due",
     "lifetimes",
     "spectrum",
     "why",

@@ -90,6 +90,8 @@ CASES = [
         "+0-5 a 2",
         t="0-9 c 1",
     ),
+    Case("due", s.due(), "0-5 a 2; 2-4 b 1", ({"k": "a"}, 1), "+0-5 a 2"),
+    Case("due by another", s.due(by=t), "0-5 a 2; 2-4 b 1", ({"k": "a"}, 1), "+0-5 a 2", t="0-9 c 1"),
     Case("merge", rc.merge(s, t), "0-5 a 2", ({}, 1), "+0-5 a 2", t="0-5 a 2", named_t="~0-5 a 2"),
     Case(
         "join",

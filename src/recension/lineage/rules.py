@@ -213,6 +213,12 @@ class _BesideClock(Lineage):
         return self._lineage.sentence(event, bases[:1], words)
 
 
+@lineage_of.register
+def _progress(node: nodes.Progress) -> Lineage:
+    """Nobody asks of it: whoever reads it wants to know how far time is."""
+    return _AtAnyTime([{}])
+
+
 @lineage_of.register(nodes.Union)
 @lineage_of.register(nodes.Merge)
 def _equal(node: Node) -> Lineage:

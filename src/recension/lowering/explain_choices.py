@@ -33,6 +33,7 @@ def describe_choice(node: Node) -> str | None:
 @describe_choice.register(nodes.ByKey)
 @describe_choice.register(nodes.Clip)
 @describe_choice.register(nodes.Cleanse)
+@describe_choice.register(nodes.Progress)
 @describe_choice.register(nodes.AdvanceTime)
 @describe_choice.register(nodes.AdvanceTimeByClock)
 @describe_choice.register(nodes.AlignByClock)
@@ -107,6 +108,12 @@ def _extents(node: nodes.CoalesceExtent | nodes.CoalesceMany) -> str:
 @describe_choice.register
 def _align(node: nodes.Align) -> str:
     return _describe_block(node.block)
+
+
+@describe_choice.register(nodes.Due)
+@describe_choice.register(nodes.DueBy)
+def _due(node: Node) -> str:
+    return "holds what is not due by its start; what is refuted before is never shown"
 
 
 @describe_choice.register

@@ -12,7 +12,7 @@ from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.schemes import coalescing_operator
 from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
-from recension.operators import advance_time
+from recension.operators import advance_time, due
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align
 from recension.operators.alter_lifetime import AlterLifetime
@@ -175,6 +175,21 @@ def _align_by_clock(node: nodes.AlignByClock) -> Operator:
 @operator_of.register
 def _import_time(node: nodes.ImportTime) -> Operator:
     return advance_time.AdvanceTime(node.schema, None, node.late)
+
+
+@operator_of.register
+def _due(node: nodes.Due) -> Operator:
+    return due.DueByClock(node.schema) if node.by_clock else due.Due(node.schema)
+
+
+@operator_of.register
+def _due_by(node: nodes.DueBy) -> Operator:
+    return due.DueByOther(node.schema, node.ahead)
+
+
+@operator_of.register
+def _progress(node: nodes.Progress) -> Operator:
+    return due.Progress(node.schema, node.ahead)
 
 
 @operator_of.register

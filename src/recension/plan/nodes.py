@@ -11,6 +11,7 @@ from recension.plan.consistency import (
     Finalize,
     ImportTime,
 )
+from recension.plan.due import Due, DueBy, Progress
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.extents import CoalesceExtent, CoalesceMany
 from recension.plan.interval_join import IntervalJoin, Unless
@@ -41,6 +42,8 @@ __all__ = [
     "CoalesceMany",
     "CountAggregate",
     "Distinct",
+    "Due",
+    "DueBy",
     "Edges",
     "Finalize",
     "GroupApply",
@@ -55,6 +58,7 @@ __all__ = [
     "Outputs",
     "Pattern",
     "Port",
+    "Progress",
     "Project",
     "RestateByKey",
     "RowSource",

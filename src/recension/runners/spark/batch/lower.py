@@ -11,6 +11,7 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.plan import nodes
 from recension.plan.consistency import Consistency
+from recension.plan.due import without_waiting
 from recension.plan.group_apply import apply_by_keys
 from recension.plan.node import Node, rebuild, walk
 from recension.plan.rewrites import optimize
@@ -41,7 +42,7 @@ def lower(query: Node, sources: Callable[[nodes.Source], Frame]) -> Frame:
 
 def require_runnable(query: Node) -> list[Node]:
     """The steps of a query, inputs before their readers; refuses one that depends on arrival."""
-    (root,) = optimize(rebuild([query], _apply_to_all_groups))
+    (root,) = optimize(rebuild(rebuild([query], _apply_to_all_groups), without_waiting))
     steps = list(walk(root))
     for node in steps:
         if not isinstance(node, nodes.Source):
