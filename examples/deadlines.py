@@ -30,9 +30,8 @@ DAY = timedelta(days=1)
 orders = rc.source("orders", {"order": "string"}, start="at")
 shipments = rc.source("shipments", {"order": "string"}, start="at")
 
-# What is shipped stays so. From its deadline on an order is late for two days, unless it is shipped.
-shipped = shipments.set_duration(rc.FOREVER)
-late = orders.set_duration("2d").shift("2d").join(shipped, on="order", how="anti")
+# Two days after an order that no shipment followed, it is late, for two days.
+late = rc.unless(orders, shipments, within="2d", on="order").shift("2d")
 alerts = late.due(by=orders, ahead="7d")
 
 

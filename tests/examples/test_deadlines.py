@@ -27,7 +27,7 @@ def alerts_after(days: int) -> dict[str, datetime]:
         shipments |= _rows(inputs["shipments"])
     now = max(at for order, at in orders.items() if order != "year")
     late = {order: at + TWO_DAYS for order, at in orders.items() if at + TWO_DAYS <= now}
-    return {o: at for o, at in late.items() if o not in shipments or shipments[o] > at}
+    return {o: at for o, at in late.items() if o not in shipments or shipments[o] >= at}
 
 
 def _rows(table: pa.Table) -> dict[str, datetime]:
