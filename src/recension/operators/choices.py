@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
 from recension.core.records import record
 from recension.core.rowhash import Hashes
 from recension.core.ticks import Ticks
@@ -82,6 +82,18 @@ class ChoiceSearch:
             return list(self._in_any_order(own, alone, others, self.size - 1, most))
 
         return in_pieces(len(vs), ask)
+
+    def find_crowded(self, part: int, group: Hashes, vs: Ticks, most: int) -> Mask:
+        """Which events are in more choices than so many, where that is told before these are made: of two."""
+        is_crowded = np.zeros(len(vs), np.bool_)
+        if self.size != 2 or len(self.stores) != 2 or self.absent is not None:
+            return is_crowded
+        other = self.stores[1 - part]
+        if part == 0 or not self.in_order:
+            is_crowded |= other.find_crowded(group, vs + 1, move(vs, self.within), most)
+        if part == 1 or not self.in_order:
+            is_crowded |= other.find_crowded(group, move(vs, 1 - self.within), vs, most)
+        return is_crowded
 
     def _in_order(self, part: int, group: Hashes, found: Choices, most: int | None) -> Choices:
         """The parts before it, the nearest first; then those after it."""

@@ -83,6 +83,7 @@ class Pattern(SidedOperator):
     def _apply(self, part: int, arriving: SideChanges) -> list[EventBatch]:
         if len(self._left_out):
             arriving = self._without_left_out(part, arriving)
+        arriving = self._without_crowded(part, arriving)
         change, output, over = arriving.change, list[EventBatch](), list[Index]()
         for rows, found in self._search.find(part, arriving.group, change.vs):
             some = arriving if len(rows) == len(change) else take_changes(arriving, rows)
@@ -129,6 +130,16 @@ class Pattern(SidedOperator):
         return choices.take(kept), take_rows(payload, kept)
 
     # One event must not add too many answers.
+
+    def _without_crowded(self, part: int, arriving: SideChanges) -> SideChanges:
+        """The changes without events that are left out for certain: no answers of these are made."""
+        spec, change = self._spec, arriving.change
+        if not spec.drops or spec.most is None or spec.where is not None:
+            return arriving
+        come = np.flatnonzero(change.old == change.vs)
+        crowded = self._search.find_crowded(part, arriving.group[come], change.vs[come], spec.most)
+        over = come[crowded]
+        return self._leave_out(part, arriving, over) if len(over) else arriving
 
     def _find_too_many(
         self, part: int, arriving: SideChanges, answers: list[tuple[Choices, pa.RecordBatch]]

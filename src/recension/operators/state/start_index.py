@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from recension.core.batch import Index
+from recension.core.batch import Index, Mask
 from recension.core.netting import distinct, expand
 from recension.core.rowhash import Hashes, combine
 from recension.core.ticks import Ticks
@@ -14,6 +14,7 @@ from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import IntervalIndex
 
 _FIRST_LOOK: Final = 4
+_LOOKED_AT_ONCE: Final = 1 << 20
 
 
 class StartSearch(IntervalIndex):
@@ -34,14 +35,38 @@ class StartSearch(IntervalIndex):
             stop = np.minimum(first + width, last)
             owner, at = expand(first, stop)
             asked = question[todo[owner]]
-            vs = self._arena["vs"][at]
-            hit = (vs >= since[asked]) & (vs < before[asked]) & (self._arena["group"][at] == group[asked])
-            hit &= self._arena["ve"][at] > self._expired_until
-            np.minimum.at(nearest, asked[hit], vs[hit])
+            hit = self._is_hit(at, group[asked], since[asked], before[asked])
+            np.minimum.at(nearest, asked[hit], self._arena["vs"][at[hit]])
             # Instants that share a key are in no order: what was found stands when the key has changed.
             go_on = self._find_undecided(owner[hit], at[hit], stop, last)
             todo, first, last, width = todo[go_on], stop[go_on], last[go_on], 2 * width
         return nearest
+
+    def find_crowded(self, group: Hashes, since: Ticks, before: Ticks, most: int) -> Mask:
+        """Which questions have more than ``most`` answers, as far as twice as many candidates tell."""
+        is_crowded = np.zeros(len(since), np.bool_)
+        if not self._runs or not len(since):
+            return is_crowded
+        search = self._search()
+        first, last = search.ranges(group, since, before, search.order(group, since))
+        ends, enough = np.cumsum(last - first, axis=1), 2 * most + 2
+        many = np.flatnonzero(ends[:, -1] > most)
+        for start in range(0, len(many), at_once := max(1, _LOOKED_AT_ONCE // enough)):
+            rows = many[start : start + at_once]
+            left = enough - (ends - last + first)[rows]
+            stop = np.minimum(last[rows], first[rows] + np.maximum(left, 0))
+            owner, at = expand(first[rows].ravel(), stop.ravel())
+            asked = rows[owner // first.shape[1]]
+            hit = self._is_hit(at, group[asked], since[asked], before[asked])
+            is_crowded |= np.bincount(asked[hit], minlength=len(since)) > most
+        return is_crowded
+
+    def _is_hit(self, at: Index, group: Hashes, since: Ticks, before: Ticks) -> Mask:
+        """Which of these instants are answers to the question beside them."""
+        vs = self._arena["vs"][at]
+        is_hit: Mask = (vs >= since) & (vs < before) & (self._arena["group"][at] == group)
+        is_hit &= self._arena["ve"][at] > self._expired_until
+        return is_hit
 
     def _find_undecided(self, owner: Index, at: Index, stop: Index, last: Index) -> Index:
         """Which ranges have more to look at: those without a hit, or with one of the same key as the next."""
