@@ -35,7 +35,6 @@ SUITES = (
     "keyed",
     "partitions",
     "finalize",
-    "due",
     "lifetimes",
     "spectrum",
     "why",

@@ -1,8 +1,9 @@
-"""Patterns: joins by start, sequences and absence, over text keys and floats of which nothing is declared.
+"""Patterns: joins by start, sequences, absence, and alerts that come when they are due.
 
-As many events a side, 100 a second on each, 6,000 keys, 20 % late by up to 30 s: within a minute of an event
-starts about one of its key on the other side. In the streams with a hot key half of the rows are of one:
-3,000 of them within a minute. There a sequence may take a second, which makes fifty answers an event.
+Text keys and floats, of which nothing is declared; as many events a side, 100 a second on each, 6,000 keys,
+20 % late by up to 30 s: within a minute of an event starts about one of its key on the other side. In the
+streams with a hot key half of the rows are of one: 3,000 of them within a minute. There a sequence may take a
+second, which makes fifty answers an event. What is due has streams of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import due
 from benchmarks.harness import Measurement, Suite
 from benchmarks.interval_join import LATENESS, RATE, SECOND
 from recension.core.batch import CTI, EventBatch, concat, inserts, null_payload
@@ -163,7 +165,8 @@ def _duckdb(text: str) -> Callable[[list[pa.Table]], int]:
 
 def notes() -> list[str]:
     """What a late batch costs beside more state, and whether state and time stay level."""
-    return [*(_late_rows(query) for query in QUERIES), *(_flat(query) for query in QUERIES)]
+    growth = [*map(_late_rows, QUERIES), due.late_rows()]
+    return [*growth, *(_flat(query) for query in QUERIES)]
 
 
 def _late_rows(query: str) -> str:
@@ -247,5 +250,6 @@ SUITE = Suite(
             for query in QUERIES
         ),
         *map(_measurement, HOT),
+        *due.MEASUREMENTS,
     ),
 )

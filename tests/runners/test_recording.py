@@ -44,6 +44,15 @@ def test_every_step_is_there(tmp_path: Path) -> None:
     assert [str(e) for e in recording.stream("query").elements()] == [str(e) for e in live.read().elements()]
 
 
+def test_a_step_without_elements_is_a_step(tmp_path: Path) -> None:
+    live = rc.session(ONLINE)
+    with rc.record(live, tmp_path / "r", edges="all"):
+        live.push("leases", [])
+    recording = rc.read_recording(tmp_path / "r")
+    assert recording.steps()["source"].to_pylist() == ["leases"]
+    assert [len(recording.stream(name).history()) for name in recording.names] == [0, 0]
+
+
 def test_all_edges_or_some(tmp_path: Path) -> None:
     query = LEASES.where(rc.col("user") != "root").group_by("site").agg(n=rc.count())
     live = rc.session(query)

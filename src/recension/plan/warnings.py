@@ -14,6 +14,7 @@ from recension.core.errors import RecensionError
 from recension.plan.aggregate import GroupedNode
 from recension.plan.consistency import Consistency
 from recension.plan.each_group import GroupApply
+from recension.plan.interval_join import IntervalJoin
 from recension.plan.join import Join
 from recension.plan.keyed import ByKey, ChangesByKey
 from recension.plan.lifetime import AlterLifetime
@@ -59,7 +60,7 @@ def find_warnings(
     """
     found = [text for node in each_once(plans) for text in _warnings_of_keys(node)]
     for node in each_once(_with_instants(plans, instants)):
-        if isinstance(node, Join) and all(side.properties.is_point for side in (node.left, node.right)):
+        if _meets_by_lifetimes(node) and all(side.properties.is_point for side in node.inputs):
             found.append(
                 f"{node.label}: both sides are instants, which meet only at the very same tick; give one of "
                 "them a length, with end= or .set_duration(...), or put both into windows first"
@@ -67,6 +68,11 @@ def find_warnings(
         if (effect := _describe_endless(node)) is not None and _never_ends(node.inputs[0], endless):
             found.append(f"{node.label}: rows that never end {effect}")
     return list(dict.fromkeys(found))
+
+
+def _meets_by_lifetimes(node: Node) -> bool:
+    """Must rows be alive together? Joins by start, `unless` among them, ask for the distance of starts."""
+    return isinstance(node, Join) and not isinstance(node, IntervalJoin)
 
 
 def _with_instants(plans: Sequence[Node], instants: Collection[str] | None) -> list[Node]:

@@ -138,7 +138,9 @@ class RecordingFiles:
         *,
         has_arrivals: bool = False,
     ) -> None:
-        """More elements of an edge."""
+        """More elements of an edge; a step may have none."""
+        if not came.batches:
+            return
         self._waiting.setdefault(number, []).append(came)
         self._schemas[number] = edge_schema(payload, time_type, has_arrivals=has_arrivals)
         self.waiting_rows += sum(map(len, came.batches))

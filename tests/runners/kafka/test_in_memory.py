@@ -154,6 +154,40 @@ def test_what_is_due_by_the_clock_comes_though_no_message_comes(cluster: FakeClu
     live.close()
 
 
+def test_an_alert_of_absence_comes_when_it_is_due_and_is_withdrawn(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Two topics; the service dies between the alert and the late shipment."""
+    make(cluster, orders=1, shipments=1, out=1)
+    now, second = [1_000_000], 1_000_000
+    orders, shipments = (rc.source(name, {"order": "string"}, start="at") for name in ("orders", "shipments"))
+    query = rc.unless(orders, shipments, within=5 * second, on="order").shift(5 * second).due(by="clock")
+
+    def start() -> Any:
+        inputs = {"orders": "orders", "shipments": "shipments"}
+        options = {"inputs": inputs, "outputs": "out", "snapshot_every": "1h"}
+        return open_service(query, tmp_path, clock=lambda: now[0], **options)
+
+    live = start()
+    for order, at in (("a", 1), ("b", 2)):
+        tell(cluster, "orders", {"order": order, "at": at * second})
+    live.run("end")
+    tell(cluster, "shipments", {"order": "b", "at": 3 * second})
+    live.run("end")
+    now[0] = 7 * second
+    live.poll()
+    assert events(live) == [(6 * second, 11 * second, "a")]
+    live._abandon()
+    live = start()
+    tell(cluster, "shipments", {"order": "a", "at": 4 * second})
+    live.run("end")
+    assert events(live) == []
+    live.close()
+    sent = [json.loads(message.body or b"") for message in cluster.read("out")]
+    told = [(row["_kind"], row["order"]) for row in sent if row["_kind"] != "cti"]
+    assert list(dict.fromkeys(told)) == [("insert", "a"), ("retract", "a")]
+
+
 def test_a_log_that_was_cut_off_goes_on_and_a_damaged_one_is_refused(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:

@@ -1,9 +1,9 @@
 """Queries on a session of Spark Connect, against the local engine: ``connect.py FOLDER WHAT``.
 
 WHAT is ``queries``: a batch, a stream over a folder with both sinks and a restart, one over a DataFrame into
-Delta, tables, metrics; ``two``: two queries at once into Delta, and what is refused; or three
-numbers, for a sample of the agreement suite. A process has a classic session or one of
-Connect: this has its own.
+Delta, tables, metrics, alerts by the clock; ``two``: two queries at once into Delta, and what is refused;
+or three numbers, for a sample of the agreement suite. A process has a classic session or one of Connect:
+this has its own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ AGREED = "all agreed"
 LEASES = rc.source("leases", {"user": "string", "bytes": "int64"}, start="ts")
 USERS = rc.table("users", {"user": "string", "site": "string"})
 QUERY = LEASES.join(USERS, on="user").group_by("site").tumbling(10).agg(n=rc.count(), s=rc.sum("bytes"))
+ORDERS, SHIPMENTS = (rc.source(name, {"user": "string"}, start="ts") for name in ("orders", "shipments"))
+ALERTS = rc.unless(ORDERS, SHIPMENTS, within=3, on="user").shift(3).due(by="clock")
 _KAFKA = "read_kafka and write_kafka need a classic session"
 ROWS = pa.table({"user": ["ann", "bob"], "site": ["Oslo", "Bern"]})
 
@@ -80,6 +82,30 @@ def check_queries(spark: Any, folder: Path) -> None:
     assert {row["_batch"] for row in changelog.collect()} == {0, 1}
     history = rc.spark.read_history(spark, table(folder / "of a frame"))
     assert sort(history.toArrow()) == expected(parts, None)
+
+
+def check_alerts(spark: Any, folder: Path) -> None:
+    """An alert of absence by the clock; one that is not due yet, and one that a late row takes back."""
+    parts = [
+        {"orders": {"ann": 1, "bob": 2, "kim": 1 << 60}, "shipments": {"bob": 3}},
+        {"orders": {"lee": 9}, "shipments": {"ann": 2}},
+    ]
+    alerts = []
+    for number, part in enumerate(parts):
+        for name, rows in part.items():
+            file = folder / "alerts" / name / f"{number}.parquet"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"user": list(rows), "ts": list(rows.values())}), file)
+        query = rc.spark.write(
+            rc.spark.stream(spark, ALERTS, {name: str(folder / "alerts" / name) for name in part}, shards=2),
+            history=folder / "alerts" / "history",
+            checkpoint=folder / "alerts" / "checkpoint",
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+        found = rc.spark.read_history(spark, folder / "alerts" / "history").toArrow().to_pylist()
+        alerts.append([(row["user"], row["_vs"]) for row in found])
+    assert alerts == [[("ann", 4)], [("lee", 12)]]
 
 
 def check_refused(spark: Any, folder: Path) -> None:
@@ -180,6 +206,7 @@ def main() -> None:
         try:
             if what == ["queries"]:
                 check_queries(spark, folder)
+                check_alerts(spark, folder)
             elif what == ["two"]:
                 assert settings, "no Delta"
                 check_two_at_once(spark, folder)
