@@ -102,7 +102,7 @@ QUERIES: Final[dict[str, Query]] = {
     "due by another stream": lambda feed: feed.shift(AHEAD).due(by=feed),
     "due by another stream, ahead": lambda feed: feed.shift(AHEAD).due(by=feed, ahead=LATE),
 }
-_BASELINES: Final = {
+_BASELINES: Final[dict[str, Callable[[Any], int]]] = {
     "the same, not held": partial(_run, lambda feed: feed.shift(AHEAD)),
     "a heap of starts in Python": _heap,
 }

@@ -231,7 +231,7 @@ def test_what_is_left_out_is_the_same_when_it_is_told_beforehand(
         gone = [Retract(e.payload, e.vs, e.ve, e.vs) for e in there[: int(rng.integers(3))]]
         live = [(side, e) for side, e in live if side != port or e not in there[: len(gone)]]
         live += [(port, event) for event in rows]
-        elements = [*gone, *rows, Cti(low)]
+        elements: list[Element] = [*gone, *rows, Cti(low)]
         found = counted.feed(elements, port)
         with monkeypatch.context() as patch:
             patch.setattr(choices.ChoiceSearch, "find_crowded", _tell_nothing)
