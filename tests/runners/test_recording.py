@@ -50,7 +50,7 @@ def test_a_step_without_elements_is_a_step(tmp_path: Path) -> None:
         live.push("leases", [])
     recording = rc.read_recording(tmp_path / "r")
     assert recording.steps()["source"].to_pylist() == ["leases"]
-    assert [len(recording.stream(name).history()) for name in recording.names] == [0, 0]
+    assert not any(len(recording.stream(name).history()) for name in recording.names)
 
 
 def test_all_edges_or_some(tmp_path: Path) -> None:
