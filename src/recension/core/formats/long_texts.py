@@ -1,8 +1,8 @@
 """Long texts in dictionaries: a file of some kilobytes may stand for gigabytes of text.
 
-A value of a dictionary may stand in every row, and elements have their texts without dictionaries. So rows are
-cut into small parts where their texts take much room, and refused where no memory would hold what is made of
-them: what is remembered of elements, and every result, has the texts as often as the rows.
+A value of a dictionary may stand in every row, and elements have their texts without dictionaries. So rows
+are cut into small parts where their texts take much room, and refused where no memory would hold what is made
+of them: what is remembered of elements, and every result, has the texts as often as the rows.
 """
 
 from __future__ import annotations
