@@ -152,7 +152,7 @@ def test_edges_coalesced(data: st.DataObject) -> None:
 
 
 def test_a_longer_reach_is_seen_beyond_what_was_read() -> None:
-    """In a long group the chain's first stays, and only its second grows: up to one far behind many others."""
+    """In a long group the first of a chain stays, and its second grows: up to one that is far behind."""
     reading: Payload = {"k": "a", "v": 0}
     short = [Insert(reading, vs, vs + 2) for vs in range(2, 14)]
     with pytest.MonkeyPatch.context() as patch:
