@@ -23,7 +23,7 @@ DECODED: Final = 1 << 26
 _PART: Final = 1 << 22
 # So much more than its dictionaries a file may have, and so much for each row: texts of a usual length pass
 # however many rows there are, and however they are cut into batches.
-_AT_LEAST: Final = 1 << 29
+_AT_LEAST: Final = 1 << 28
 _PER_ROW: Final = 1 << 13
 
 
