@@ -197,7 +197,7 @@ class Modules(Measure):
         return self._events.nbytes() + (0 if self._kept is None else self._kept.nbytes())
 
     def snapshot(self) -> Chunks:
-        chunks = self._events.snapshot()
+        chunks = {**self._events.snapshot()}
         if self._kept is not None:
             chunks |= self._kept.parts("shown")
         for i, states in enumerate(self._answers.states):
