@@ -75,7 +75,7 @@ ANSWERS: dict[str, dict[str, tuple[Any, Any]]] = {
     },
     "ranks": {
         "median": (rc.median("i"), denote.median("i")),
-        **{f"q_{by}": (rc.quantile("f", 0.3, by), denote.quantile("f", 0.3, by)) for by in BETWEEN},
+        **{f"q_{by}": (rc.quantile("f", 0.375, by), denote.quantile("f", 0.375, by)) for by in BETWEEN},
         "where": (rc.median("i", where="b"), denote.filtered(denote.median("i"), _holds)),
     },
     "choices": {
