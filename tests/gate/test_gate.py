@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
 import pytest
 
 import recension as rc
@@ -83,6 +86,43 @@ def test_the_earliest_row_is_reported_whichever_step_finds_it(
             way()
         assert (read.value.file, read.value.row) == (str(path), 2)
         assert read.value.reason == pushed.value.reason
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "s.parquet", "s.arrow"])
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_value_that_no_column_holds_is_reported_after_the_faults_of_earlier_rows(
+    name: str, size: int, tmp_path: Path
+) -> None:
+    """A text is converted a block at a time, so its values are looked at before any step is."""
+    path, source = tmp_path / name, rc.source("s", {"k": "string", "v": "int64", "w": "int64"})
+    good = {"_kind": "insert", "_vs": 6, "_ve": None, "k": "a", "v": 1.0, "w": 1.0}
+    late = {**good, "_vs": 2}
+    cti: dict[str, Any] = {**dict.fromkeys(good), "_kind": "cti", "_vs": 5}
+    write_rows(path, [good, cti, {**good, "w": 1.5}, {**good, "v": 2.5}])
+    with pytest.raises(StreamError, match="row 3: column w: "):
+        rc.run(source, {"s": open_stream(path, batch_size=size)})
+    write_rows(path, [good, cti, late, {**good, "v": 2.5}, {**good, "w": 1.5}])
+    for way in (
+        lambda: rc.run(source, {"s": path}, batch_size=size),
+        lambda: rc.run(source, {"s": open_stream(path, batch_size=size)}),
+        lambda: rc.session(source).push("s", path),
+    ):
+        with pytest.raises(StreamError, match="row 3: breaks an earlier cti"):
+            way()
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Rows as a file of the format that its name says."""
+    table = pa.Table.from_pylist(rows)
+    match path.suffix:
+        case ".csv":
+            pyarrow.csv.write_csv(table, path)
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        case ".parquet":
+            pq.write_table(table, path)
+        case ".arrow":
+            pyarrow.feather.write_feather(table, str(path), compression="uncompressed")
 
 
 def test_a_push_of_a_path_is_taken_in_as_a_whole(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from recension.core import frames
 from recension.core.batch import EventBatch, cti, empty, null_payload
-from recension.core.errors import FormatError, RecensionError, StreamError, first_line
+from recension.core.errors import FormatError, RecensionError, before_fault, first_line
 from recension.core.formats.columns import Layout, describe_missing, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.reader import BATCH_SIZE, StreamFiles, open_files
@@ -119,16 +119,13 @@ class Decode:
         return rows
 
     def _read_elements(self, elements: Sequence[Any], first: int) -> Rows:
-        name, fault = self._source.name, None
-        while True:
-            times = self._times.copy()
-            try:
-                batch = read_elements(elements, self._source.columns, name, first, times)
-                return Rows(batch, self._origin(first), len(batch), kind=times.seen, fault=fault)
-            except StreamError as why:
-                if why.row is None:
-                    raise
-                fault, elements = why, elements[: why.row - first]
+        def read(size: int) -> Rows:
+            times, some = self._times.copy(), elements if size == len(elements) else elements[:size]
+            batch = read_elements(some, self._source.columns, self._source.name, first, times)
+            return Rows(batch, self._origin(first), len(batch), kind=times.seen)
+
+        rows, fault = before_fault(len(elements), first, read)
+        return rows if fault is None else replace(rows, fault=fault)
 
     def _read_table(self, table: pa.Table, arrival: Arrival, first: int) -> Rows:
         name, columns = self._source.name, self._names.columns_in(table.schema, arrival)

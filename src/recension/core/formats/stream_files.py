@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import EventBatch, Index, concat, empty
-from recension.core.errors import FormatError, TimeError
+from recension.core.batch import EventBatch, Index, concat, empty, null_payload
+from recension.core.errors import FormatError, StreamError, TimeError
 from recension.core.formats.columns import (
     BATCH,
     CONTROL,
@@ -170,12 +170,26 @@ def decode_file(
         assert places is not None
         return read_places(rows, file, places, first_row)
 
-    for rows in file.rows.batches(wanted, size):
+    for rows, fault in _until_fault(file.rows.batches(wanted, size), wanted):
         read = decoder.read(rows, file.layout, file.name, first_row, None if places is None else place)
+        read = read if fault is None else replace(read, fault=fault)
         yield rows.slice(0, read.size), read
         first_row += len(rows)
         if read.fault is not None:
             return
+
+
+def _until_fault(
+    batches: Iterator[pa.RecordBatch], wanted: pa.Schema
+) -> Iterator[tuple[pa.RecordBatch, StreamError | None]]:
+    """The rows of a text; with the last, of which there are none, what is wrong with the row after them."""
+    try:
+        for rows in batches:
+            yield rows, None
+    except StreamError as why:
+        if why.row is None:
+            raise
+        yield null_payload(0, wanted), why
 
 
 def _read_sorted(
