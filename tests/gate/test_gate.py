@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,15 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
             pq.write_table(table, path)
         case ".arrow":
             pyarrow.feather.write_feather(table, str(path), compression="uncompressed")
+
+
+def test_times_of_another_kind_are_reported_after_the_faults_of_earlier_rows() -> None:
+    late, other = Insert(A, 2), Insert(A, datetime(2024, 7, 1), datetime(2024, 7, 2))
+    session = rc.session(rc.source("s", {"k": "string"}))
+    with pytest.raises(StreamError, match="s: row 3: breaks an earlier cti"):
+        session.push("s", [Insert(A, 1), Cti(5), late, other])
+    with pytest.raises(rc.TimeError, match=r"s: row 3: insert .* the times are timestamps without a zone"):
+        session.push("s", [Insert(A, 1), Cti(5), other, late])
 
 
 def test_a_push_of_a_path_is_taken_in_as_a_whole(tmp_path: Path) -> None:

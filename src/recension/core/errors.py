@@ -47,6 +47,10 @@ class StreamError(RecensionError, ValueError):
         super().__init__(place + reason)
 
 
+class ElementTimeError(TimeError, StreamError):
+    """An element with times of another kind than those before it, such as timestamps among ticks."""
+
+
 class FormatError(StreamError):
     """A file that cannot be read as a stream or a history."""
 
