@@ -135,6 +135,34 @@ def test_times_of_another_kind_are_reported_after_the_faults_of_earlier_rows() -
         session.push("s", [Insert(A, 1), Cti(5), other, late])
 
 
+def numbered(path: Path, places: list[tuple[int | None, int]]) -> tuple[pa.Table, Path]:
+    """Rows that their writer has numbered, the last of which ends as it begins; also as a file."""
+    rows = [{**GOOD, "_batch": batch, "_seq": seq} for batch, seq in places]
+    rows[-1]["_ve"] = rows[-1]["_vs"]
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, path)
+    return table, path
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        ([(1, 0), (0, 1), (2, 0), (0, 0)], "row 4: an event that ends before"),
+        ([(0, 0), (None, 1)], "row 2: _batch"),
+    ],
+    ids=["in another order", "without a number"],
+)
+def test_rows_that_are_read_in_another_order_keep_their_numbers(
+    places: list[tuple[int | None, int]], says: str, tmp_path: Path
+) -> None:
+    source = rc.source("s", {"k": "string"})
+    for data in numbered(tmp_path / "s.parquet", places):
+        with pytest.raises(StreamError, match=says):
+            rc.session(source).push("s", data)
+        with pytest.raises(StreamError, match=says):
+            rc.run(source, {"s": data}, batch_size=1)
+
+
 def test_a_push_of_a_path_is_taken_in_as_a_whole(tmp_path: Path) -> None:
     for number, row in enumerate([GOOD, {**GOOD, "_kind": "cti", "_vs": 20, "_ve": None}, GOOD]):
         (tmp_path / f"{number}.jsonl").write_text(json.dumps(row) + "\n")
@@ -185,3 +213,17 @@ def test_data_by_partition_may_be_paths(tmp_path: Path) -> None:
         session.push("s", tmp_path / "p.jsonl", partition=1)
     session.push("s", tmp_path / "p.jsonl")
     assert len(session.history()) == 3
+
+
+def test_directories_of_partitions_are_not_given_to_another_partition(tmp_path: Path) -> None:
+    (tmp_path / "p=1").mkdir()
+    (tmp_path / "p=1" / "0.jsonl").write_text(json.dumps(GOOD) + "\n")
+    session = rc.session(rc.source("s", {"k": "string"}, partition="p"))
+    for data, into in ((tmp_path, {"partition": 2}), ({2: tmp_path}, {})):
+        with pytest.raises(
+            RecensionError, match="a directory for each partition, such as '1', which says it"
+        ):
+            session.push("s", data, **into)
+    session.push("s", tmp_path / "p=1", partition=1)
+    session.push("s", tmp_path)
+    assert len(session.history()) == 2

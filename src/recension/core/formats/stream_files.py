@@ -302,13 +302,23 @@ def _sort_rows(rows: Rows, numbers: pa.Table) -> Rows:
 
 def sort_rows(table: pa.Table) -> pa.Table:
     """The rows of a table by ``_batch`` and ``_seq``, if it has these columns; run by run, as these came."""
+    order = row_order(table)
+    return table if order is None else table.take(pa.array(order))
+
+
+def row_order(table: pa.Table, name: str | None = None, first_row: int = 1) -> Index | None:
+    """In which order the rows of a table are read, by these columns; None if as they are."""
     if not {BATCH, SEQ} <= set(table.column_names):
-        return table
-    numbers = [(BATCH, "ascending"), (SEQ, "ascending")]
-    if RUN not in table.column_names:
-        return table.sort_by(numbers)
-    keys = table.select([BATCH, SEQ]).append_column(RUN, _number_runs(table[RUN]))
-    return table.take(pc.sort_indices(keys, sort_keys=[(RUN, "ascending"), *numbers]))
+        return None
+    for column in (BATCH, SEQ):
+        if table[column].null_count:
+            at = pc.index(table[column].is_null(), True).as_py()
+            raise FormatError(f"{column} is null", file=name, row=first_row + at)
+    keys, names = table.select([BATCH, SEQ]), [BATCH, SEQ]
+    if RUN in table.column_names:
+        keys, names = keys.append_column(RUN, _number_runs(table[RUN])), [RUN, BATCH, SEQ]
+    order = pc.sort_indices(keys, sort_keys=[(one, "ascending") for one in names]).to_numpy().astype(np.int64)
+    return None if bool((order == np.arange(len(order))).all()) else order
 
 
 def _number_runs(runs: pa.ChunkedArray) -> pa.Array:
