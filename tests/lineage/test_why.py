@@ -109,6 +109,26 @@ def test_two_answers_at_once_are_told_apart_by_more_columns() -> None:
         rc.why(leases, {"leases": []}, {"user": "ann"}, at=5)
 
 
+def test_what_took_an_answer_back_is_named() -> None:
+    """Also where it was shown only once it was due; what was never shown has not been there."""
+    orders, shipments = (rc.source(name, {"order": "string"}) for name in ("orders", "shipments"))
+    late = orders.set_duration(9).shift(9).join(shipments, on="order", how="anti").due(by=orders)
+    rows = {
+        "orders": [rc.Insert({"order": order}, at, at + 1) for order, at in (("a", 0), ("b", 1), ("c", 12))],
+        "shipments": [
+            rc.Insert({"order": order}, at, rc.FOREVER)
+            for order, at in (("b", 5), ("x", 6), ("y", 7), ("a", 2))
+        ],
+    }
+    with pytest.raises(RecensionError, match=r"there was \[9, 18\) order a, until shipments, row 4: .* came"):
+        rc.why(late, rows, {"order": "a"}, at=10, batch_size=1)
+    with pytest.raises(RecensionError, match="no answer with order = b at 10") as never:
+        rc.why(late, rows, {"order": "b"}, at=10, batch_size=1)
+    assert "there was" not in str(never.value)
+    with pytest.raises(RecensionError, match="no answer with order = d at 10"):
+        rc.why(late, rows, {"order": "d"}, at=10)
+
+
 def test_an_answer_that_waits_is_told_as_if_the_inputs_had_ended() -> None:
     why = rc.why(leases.cleanse(), {"leases": [ANN]}, {"user": "ann"}, at=5)
     assert why.biography is not None

@@ -459,6 +459,36 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "advance_time: events= is a whole number of events, not 1.5",
     ),
     (
+        lambda: leases.due(by="clok"),  # type: ignore[arg-type]
+        SchemaError,
+        "due: by= is a stream or \"clock\", not 'clok'",
+    ),
+    (
+        lambda: leases.due(by=5),  # type: ignore[arg-type]
+        SchemaError,
+        'due: by= is a stream or "clock", not 5',
+    ),
+    (
+        lambda: leases.due(ahead="1d"),
+        TimeError,
+        "due: ahead= says how far starts of another stream may be ahead: give that stream, by=",
+    ),
+    (
+        lambda: leases.due(by="clock", ahead="1d"),
+        TimeError,
+        "due: ahead= says how far starts of another stream may be ahead: give that stream, by=",
+    ),
+    (
+        lambda: leases.due(by=sites, ahead=0),
+        TimeError,
+        "due: ahead=0 ticks; it takes 1 or more",
+    ),
+    (
+        lambda: leases.due(by=sites, ahead="-1h"),
+        TimeError,
+        "due: ahead=-3600000000 ticks; it takes 1 or more",
+    ),
+    (
         lambda: rc.session(leases, clock=5),  # type: ignore[arg-type]
         RecensionError,
         "clock is a function that gives microseconds since 1970, not 5",

@@ -119,6 +119,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "align": lambda g: g.align(2),
     "finalize": lambda g: g.finalize(2),
     "advance_time": lambda g: g.advance_time(2),
+    "due": lambda g: g.due(by=g),
 }
 SEEING = {"schema", "properties", "explain", "fragments", "describe", "plan"}
 

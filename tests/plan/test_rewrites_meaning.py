@@ -56,6 +56,13 @@ def meaning(node: Node, inputs: Inputs) -> denote.History:
             return timed(below[0], node)
         case nodes.Clip(on=on):
             return denote.clip(below[0], below[1], on)
+        case nodes.Pattern():
+            return patterned(below, node)
+        case nodes.Unless(within=within):
+            where = row_function(node.where, node.pair_schema) if node.where else None
+            return denote.unless(below[0], below[1], within, node.on, where, node.suffix)
+        case nodes.IntervalJoin():
+            return joined_by_start(below[0], below[1], node)
         case nodes.Join():
             return joined(below[0], below[1], node)
         case nodes.SnapshotAggregate():
@@ -114,6 +121,23 @@ def timed(history: denote.History, node: nodes.TimedSpan) -> denote.History:
 def joined(left: denote.History, right: denote.History, node: nodes.Join) -> denote.History:
     where = row_function(node.where, node.pair_schema) if node.where else None
     return denote.join(left, right, node.on, where, node.how, node.suffix, node.right.schema.names)
+
+
+def patterned(below: list[denote.History], node: nodes.Pattern) -> denote.History:
+    where = row_function(node.where, node.schema) if node.where else None
+    parts = dict(zip(node.names, below, strict=False))
+    if node.form == "sequence":
+        absent = below[-1] if node.has_absent else []
+        return denote.sequence(parts, node.within, node.on, absent, where)
+    columns = {name: part.schema.names for name, part in zip(node.names, node.parts, strict=True)}
+    return denote.at_least(node.size, parts, node.within, node.on, where, columns)
+
+
+def joined_by_start(left: denote.History, right: denote.History, node: nodes.IntervalJoin) -> denote.History:
+    where = row_function(node.where, node.pair_schema) if node.where else None
+    starts, how = (node.low, node.high), node.how
+    names = node.right.schema.names
+    return denote.interval_join(left, right, starts, "both", node.on, where, how, node.suffix, names)
 
 
 def aggregated(history: denote.History, node: nodes.SnapshotAggregate) -> denote.History:

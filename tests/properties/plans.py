@@ -40,6 +40,67 @@ def _joined(how: str) -> StepKind:
     return StepKind(f"join {how}", build, meaning)
 
 
+def _joined_by_start(how: str, starts: tuple[int, int], closed: str) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        pairs = s.join(t, on="k", how=how, starts=starts, closed=closed)
+        return pairs if how in ("semi", "anti") else pairs.select("k", v=rc.col("v") + rc.col("v_right"))
+
+    def meaning(s: History, t: History) -> History:
+        columns: Any = {"right_columns": ("k", "v"), "left_columns": ("k", "v")}
+        found = denote.interval_join(s, t, starts, closed, "k", None, how, **columns)  # type: ignore[arg-type]
+        return found if how in ("semi", "anti") else _paired(found)
+
+    return StepKind(f"join {how} by start {starts} {closed}", build, meaning, is_immediate=True)
+
+
+def _unless(within: int) -> StepKind:
+    def build(s: Any, t: Any) -> Any:
+        return rc.unless(s, t, within=within, on="k", where=rc.col("v") != rc.col("v_right"))
+
+    def differs(p: Any) -> bool:
+        return None not in (p["v"], p["v_right"]) and bool(p["v"] != p["v_right"])
+
+    return StepKind(f"unless {within}", build, lambda s, t: denote.unless(s, t, within, "k", differs))
+
+
+def _pattern(form: str, build: Callable[[Any, Any], Any], meaning: Any) -> StepKind:
+    """Of two parts, whose values are added; null where one is not in the answer."""
+    value = rc.col("a_v") + rc.col("b_v")
+
+    def means(s: History, t: History) -> History:
+        return denote.select(meaning(s, t), "k", v=lambda p: plus(p["a_v"], p["b_v"]))
+
+    return StepKind(form, lambda s, t: build(s, t).select("k", v=value), means)
+
+
+_COLUMNS = {"a": ("k", "v"), "b": ("k", "v")}
+_BY_START = [
+    _pattern(
+        "sequence",
+        lambda s, t: rc.sequence({"a": s, "b": t}, within=5, on="k", absent=t.where(rc.col("v") > 1)),
+        lambda s, t: denote.sequence(
+            {"a": s, "b": t}, 5, "k", denote.where(t, lambda p: p["v"] is not None and p["v"] > 1)
+        ),
+    ),
+    _pattern(
+        "all of one stream",
+        lambda s, t: rc.all_of({"a": s, "b": s}, within=4, on="k"),
+        lambda s, t: denote.all_of({"a": s, "b": s}, 4, "k"),
+    ),
+    _pattern(
+        "at least one",
+        lambda s, t: rc.at_least(1, {"a": s, "b": t}, within=3, on="k"),
+        lambda s, t: denote.at_least(1, {"a": s, "b": t}, 3, "k", columns=_COLUMNS),
+    ),
+    _joined_by_start("inner", (-3, 3), "both"),
+    _joined_by_start("left", (0, 4), "left"),
+    _joined_by_start("full", (-4, 1), "neither"),
+    _joined_by_start("semi", (-5, -1), "both"),
+    _joined_by_start("anti", (-1, 5), "right"),
+    _unless(4),
+]
+
+
 def _aggregate(name: str, speculate: str, agg: Callable[[], Any], meaning: Any, *, grouped: bool) -> StepKind:
     def build(s: Any, t: Any) -> Any:
         if grouped:
@@ -308,6 +369,7 @@ _AGGREGATES: list[tuple[str, Callable[[], Any], Any]] = [
 
 STEPS: list[StepKind] = [
     *APPLIED,
+    *_BY_START,
     *MODULES,
     *_READINGS,
     *TIMED,
@@ -334,6 +396,10 @@ STEPS: list[StepKind] = [
     StepKind("finalize", lambda s, t: s.finalize(), lambda s, t: s),
     StepKind("merge", lambda s, t: rc.merge(s, s.align(1)), lambda s, t: s, is_immediate=False),
     StepKind("advance_time", lambda s, t: s.advance_time(100), lambda s, t: s),
+    StepKind("due", lambda s, t: s.due(), lambda s, t: s, is_immediate=False),
+    StepKind("due by t", lambda s, t: s.due(by=t), lambda s, t: s, is_immediate=False),
+    StepKind("due by itself", lambda s, t: s.due(by=s, ahead=4), lambda s, t: s, is_immediate=False),
+    StepKind("due by the clock", lambda s, t: s.due(by="clock"), lambda s, t: s, is_immediate=False),
     StepKind("clip", lambda s, t: s.clip(by=t, on="k"), lambda s, t: denote.clip(s, t, "k")),
     *(_joined(how) for how in ("inner", "left", "full", "semi", "anti")),
     *(_having(speculate, grouped=grouped) for speculate in ("eager", "perfect") for grouped in (False, True)),

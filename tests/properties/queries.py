@@ -121,6 +121,7 @@ FAMILIES: Mapping[str, list[str]] = {
     "extent": [step.name for step in STEPS if step.name.startswith(("coalesce r", "extent set"))][::2],
     "consistency": [
         "align 3", "align", "cleanse", "finalize", "merge", "advance_time", "advance_time by itself",
+        "due", "due by t", "due by itself", "due by the clock",
         "sum STRONG", "sum MIDDLE",
     ],
     "group apply": [

@@ -150,6 +150,9 @@ DOUBTS = {
 }
 SURE = {
     "instants with lifetimes": CALLS.join(FAULTS.set_duration(9), on="k"),
+    "instants by the distance of their starts": CALLS.join(FAULTS, on="k", starts=(0, 5)),
+    "instants by that, and those without": CALLS.join(FAULTS, on="k", how="full", starts=(0, 5)),
+    "what does not follow": rc.unless(CALLS, FAULTS, within=5, on="k"),
     "windows of instants": CALLS.tumbling(9).agg(n=rc.count()).join(FAULTS, where=rc.lit(True)),
     "instants with spans": CALLS.join(SPANS, on="k"),
     "a part of a time as a key": CALLS.group_by(day=rc.col("t") % 7).agg(n=rc.count()),

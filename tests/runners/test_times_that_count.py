@@ -90,6 +90,8 @@ def test_what_looks_like_an_epoch_is_refused_where_units_are_measured(
         ticks.tumbling("500ms").agg(n=rc.count()),
         ticks.with_lifetime(rc.start(), rc.start() + rc.duration("1ms")),
         ticks.group_by("x").apply(lambda own: own.shift("-5us")),
+        ticks.due(by="clock"),
+        ticks.due(by=ticks, ahead="1d"),
     ]
     for query in minutes:
         for data in doors(frame, None, tmp_path).values():

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Literal, Self, TypeAlias
 
 from recension.api.base import StreamBase, plan_of
-from recension.core.errors import RecensionError, TimeError
+from recension.core.errors import RecensionError, SchemaError, TimeError
 from recension.core.ticks import FOREVER, DurationLike, TimeLike, duration, instant
 from recension.core.wall_clock import Length, WallClock
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, Late
+from recension.plan.due import Due, DueBy, Progress
 from recension.plan.levels import MIDDLE, Level, at_level
 
 LengthLike: TypeAlias = DurationLike | WallClock
@@ -108,6 +109,43 @@ class ConsistencyMethods(StreamBase):
         cti 8
         """
         return self._then(Align(self.plan, length_of(block)))
+
+    def due(
+        self, by: StreamBase | Literal["clock"] | None = None, *, ahead: DurationLike | None = None
+    ) -> Self:
+        """The same events, each shown only once its start has come; what is refuted before is never shown.
+
+        Parameters
+        ----------
+        by
+            What tells the time. ``None``: the stream's own CTI, which must be beyond the start. Another
+            stream: the latest start or CTI seen on it. ``"clock"``: the clock; then something may be due
+            though nothing comes, see `Session.tick`.
+        ahead
+            With another stream: a start more than that beyond its time so far is counted, and moves time
+            only when a CTI reaches it or another row starts within ``ahead`` of it. So one mistyped year
+            does not make everything due, and a quiet week does not stop it.
+
+        Closing the stream shows all of it. So in a batch this changes nothing.
+
+        >>> import recension as rc
+        >>> orders = rc.source("orders", {"order": "int64"})
+        >>> deadlines = orders.shift(10).due(by=orders)
+        >>> late = [rc.Insert({"order": number}, vs, vs + 5) for number, vs in ((1, 0), (2, 4), (3, 12))]
+        >>> for element in rc.run(deadlines, {"orders": late}, batch_size=1).elements():
+        ...     print(element)
+        insert [10, 15) {'order': 1}
+        """
+        distance = None if ahead is None else duration(ahead)
+        if isinstance(by, StreamBase):
+            return self._then(DueBy(self.plan, Progress(by.plan, distance), distance))
+        if by is not None and not (isinstance(by, str) and by == "clock"):
+            raise SchemaError(f'due: by= is a stream or "clock", not {by!r}')
+        if ahead is not None:
+            raise TimeError(
+                "due: ahead= says how far starts of another stream may be ahead: give that stream, by="
+            )
+        return self._then(Due(self.plan, by_clock=by is not None))
 
     def finalize(self, remember: LengthLike | None = None, *, since: TimeLike = 0) -> Self:
         """Put retractions that arrive before their inserts in order, and close the past.

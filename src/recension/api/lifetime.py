@@ -11,6 +11,7 @@ from recension.core.errors import TimeError
 from recension.core.ticks import DurationLike
 from recension.plan import lifetimes
 from recension.plan.expressions import IntoExpression, expression
+from recension.plan.interval_join import Closed, interval_join_of, require_no_closed
 from recension.plan.join import How, join_of
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.lifetimes import Constant, Moments, moments
@@ -169,6 +170,9 @@ class JoinMethods(StreamBase):
         where: IntoExpression | None = None,
         how: How | Literal["full", "cross"] = "inner",
         suffix: str = "_right",
+        *,
+        starts: tuple[DurationLike, DurationLike] | None = None,
+        closed: Closed = "both",
     ) -> Self:
         """Join the payloads of matching events and intersect their lifetimes.
 
@@ -188,13 +192,26 @@ class JoinMethods(StreamBase):
             pair, without ``on`` and ``where``.
         suffix
             Added to right columns whose names the left stream has too.
+        starts
+            Match by starts instead of by overlap: the least and the greatest distance from the left start to
+            the right one. Negative distances look back. A pair lives for one tick, at the later start; the
+            other kinds keep whole events.
+        closed
+            Which of the two distances are in the range: ``both``, ``left``, ``right`` or ``neither``.
 
         >>> import recension as rc
         >>> jobs = rc.source("jobs", {"host": "string", "cpu": "float64"})
         >>> limits = rc.source("limits", {"host": "string", "cpu": "float64"})
         >>> jobs.join(limits, on="host", where=rc.col("cpu") > rc.col("cpu_right")).schema.names
         ['host', 'cpu', 'cpu_right']
+        >>> print(jobs.join(limits, on="host", how="semi", starts=("-1h", 0)).explain().splitlines()[0])
+        semi join on host, starts -3600000000 to 0 after
         """
         condition = None if where is None else expression(where)
         right, keys = plan_of(other, "join"), key_names(on, "join")
+        if starts is not None:
+            return self._then(
+                interval_join_of(self.plan, right, keys, condition, how, suffix, starts, closed)
+            )
+        require_no_closed(closed)
         return self._then(join_of(self.plan, right, keys, condition, how, suffix))

@@ -8,6 +8,7 @@ from recension.api.aggregation import GroupedStream
 from recension.api.coalescing import ExtentSet, coalescing, range, rows, within
 from recension.api.feeds import debezium, delta_changes, scd2, to_scd2
 from recension.api.functions import *  # noqa: F403  (its __all__ is part of the one below)
+from recension.api.patterns import all_of, at_least, sequence, unless
 from recension.api.scenarios import merge
 from recension.api.stream import Stream, changes, source, table
 from recension.api.windows import module
@@ -123,7 +124,9 @@ __all__ = [
     "Window",
     "after",
     "all_horizontal",
+    "all_of",
     "any_horizontal",
+    "at_least",
     "before",
     "changes",
     "coalesce",
@@ -162,6 +165,7 @@ __all__ = [
     "run",
     "scd2",
     "scenarios",
+    "sequence",
     "session",
     "source",
     "spark",
@@ -171,6 +175,7 @@ __all__ = [
     "sum_horizontal",
     "table",
     "to_scd2",
+    "unless",
     "valid",
     "wall_clock",
     "when",

@@ -48,9 +48,11 @@ from recension.denote.coalesce import coalesce, distinct
 from recension.denote.edges import edges
 from recension.denote.extents import coalesce_range, coalesce_rows
 from recension.denote.grouped import grouped
+from recension.denote.interval_join import interval_join, unless
 from recension.denote.join import join
 from recension.denote.merge import merge
 from recension.denote.order import History, canonical
+from recension.denote.patterns import all_of, at_least, sequence
 from recension.denote.span import (
     drop,
     map_payload,
@@ -90,10 +92,12 @@ __all__ = [
     "agg",
     "aggregate",
     "all",
+    "all_of",
     "alter_lifetime",
     "any",
     "arg_max",
     "arg_min",
+    "at_least",
     "beliefs",
     "calendar_windows",
     "canonical",
@@ -116,6 +120,7 @@ __all__ = [
     "hop_lifetime",
     "hopping",
     "inserts",
+    "interval_join",
     "join",
     "last",
     "map_payload",
@@ -128,6 +133,7 @@ __all__ = [
     "quantile",
     "rename",
     "select",
+    "sequence",
     "sessions",
     "set_duration",
     "shift",
@@ -140,6 +146,7 @@ __all__ = [
     "top_k",
     "tumbling",
     "union",
+    "unless",
     "where",
     "where_event",
     "window_aggregate",

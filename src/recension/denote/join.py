@@ -98,6 +98,10 @@ def keys_match(left: Payload, right: Payload, keys: Columns) -> bool:
     return not has_null and key_of(left, keys) == key_of(right, keys)
 
 
+def _overlap(event: Event, other: Event) -> Interval | None:
+    return intersect((event.vs, event.ve), (other.vs, other.ve))
+
+
 @dataclass(frozen=True)
 class PairRule:
     """Which events meet, and the payload of those that do; ``where`` asks many pairs at once."""
@@ -109,6 +113,8 @@ class PairRule:
     where: Callable[[list[Payload]], Sequence[Any]] | None = None
     null_matches: Sequence[str] = ()
     """The keys for which null equals null."""
+    lifetime: Callable[[Event, Event], Interval | None] = _overlap
+    """When a pair of these two is alive, if their times let them meet."""
 
     def pairs(self, left: History, right: History) -> list[tuple[Event, Event, Event]]:
         """The events that meet, and what becomes of each two of them."""
@@ -120,7 +126,7 @@ class PairRule:
             if any(event.payload[key] is None for key in self.on if key not in self.null_matches):
                 continue
             for other in by_key.get(key_of(event.payload, self.on), ()):
-                if lifetime := intersect((event.vs, event.ve), (other.vs, other.ve)):
+                if lifetime := self.lifetime(event, other):
                     payload = join_payloads(event.payload, other.payload, self.on, self.suffix)
                     found.append((event, other, Event(payload, *lifetime)))
         if self.where is None or not found:

@@ -37,11 +37,12 @@ def find_biography(
     regions: Mapping[str, Region],
     keys: Mapping[str, Region],
     question: Question,
-    answer: Event,
+    answer: Event | None,
 ) -> Biography:
     """How the answer to a question changed, from the first element to the one that made it final.
 
     Elements in ``regions`` are replayed; only those that are in ``keys`` as well can change the answer.
+    Without an answer: until the inputs have ended.
     """
     ahead, behind = (_Player(plan, inputs, question) for _ in range(2))
     revisions, missed = list[Revision](), list[_Place]()
@@ -66,7 +67,7 @@ def find_biography(
                 revisions.append(Revision(cause, said, list(one_by_one.said.events)))
             if one_by_one.is_final():
                 return Biography(revisions, one_by_one.describe(place), True)
-    return Biography(revisions, None, identity(answer) in ahead.identities())
+    return Biography(revisions, None, answer is not None and identity(answer) in ahead.identities())
 
 
 class _Player:
@@ -158,7 +159,8 @@ def _places(inputs: Mapping[str, SourceInput], regions: Mapping[str, Region]) ->
         is_table = isinstance(one.source, Table)
         found += [_Place(_FIRST if is_table else one.turn(row), number, row, name) for row in rows.tolist()]
     found.sort()
-    for place, after in zip(found, [*found[1:], None], strict=True):
+    following: list[_Place | None] = [*found[1:], None]
+    for place, after in zip(found, following, strict=False):
         if after is None or not _is_overtaken(place, after, inputs, regions):
             yield place
 

@@ -24,7 +24,7 @@ from recension.denote.order import History
 from recension.lineage.inputs import SMALL, Input, SourceInput, equal_rows, to_inserts
 from recension.lineage.rules import lineage_of
 from recension.plan.node import Node, walk
-from recension.plan.nodes import AdvanceTime, Align, Finalize, Source
+from recension.plan.nodes import AdvanceTime, Align, DueBy, Finalize, Source
 from recension.plan.rewrites.push_filters import narrow_joins, push_filters
 from recension.plan.source import Leaf
 from recension.runners.local import Session
@@ -226,7 +226,7 @@ class Replay:
 def _goes_by_events(node: Node) -> bool:
     """Does the step tell from all its events how far time is?"""
     match node:
-        case AdvanceTime():
+        case AdvanceTime() | DueBy():
             return True
         case Align(block=wait) | Finalize(remember=wait):
             return wait not in (0, FOREVER)

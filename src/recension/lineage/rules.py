@@ -6,6 +6,7 @@ Expressions are evaluated by the kernels that the engines run; what is asked of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any, Final, TypeAlias
 
@@ -42,11 +43,13 @@ from recension.denote.coalesce import CoalesceLineage, RunLineage
 from recension.denote.edges import EdgesLineage
 from recension.denote.extents import RangeLineage, RowsLineage
 from recension.denote.grouped import EachGroup
+from recension.denote.interval_join import MatchByStartLineage, PairByStartLineage, pair_lifetime
 from recension.denote.intervals import plus
 from recension.denote.join import CoverageJoinLineage, InnerJoinLineage, PairRule
 from recension.denote.keyed import ChangesLineage, RecordLineage, RowMeaning
 from recension.denote.lineage import Bases, Basis, EachEvent, EqualEvents, Lineage, Region, Seen, Words
 from recension.denote.order import History, Key, key_of, value_order
+from recension.denote.patterns import PatternLineage, PatternRule
 from recension.denote.windowed import (
     CountLineage,
     GridLineage,
@@ -210,6 +213,12 @@ class _BesideClock(Lineage):
         return self._lineage.sentence(event, bases[:1], words)
 
 
+@lineage_of.register
+def _progress(node: nodes.Progress) -> Lineage:
+    """Nobody asks of it: whoever reads it wants to know how far time is."""
+    return _AtAnyTime([{}])
+
+
 @lineage_of.register(nodes.Union)
 @lineage_of.register(nodes.Merge)
 def _equal(node: Node) -> Lineage:
@@ -221,21 +230,47 @@ def _equal(node: Node) -> Lineage:
 
 @lineage_of.register
 def _join(node: Join) -> Lineage:
-    schema, predicate = node.pair_schema, None if node.where is None else Predicate(node.where)
-
-    def where(payloads: list[Payload]) -> list[Any]:
-        assert predicate is not None
-        return list(predicate(payload_of(payloads, schema), len(payloads)))
-
     rule = PairRule(
         node.on,
         node.suffix,
         node.left.schema.names,
         node.right.schema.names,
-        None if predicate is None else where,
+        _condition(node.where, node.pair_schema),
         node.null_matches,
     )
+    if isinstance(node, nodes.IntervalJoin):
+        return _by_start(node, replace(rule, lifetime=pair_lifetime(node.low, node.high)))
     return InnerJoinLineage(rule) if node.how == "inner" else CoverageJoinLineage(rule, node.how)
+
+
+def _by_start(node: nodes.IntervalJoin, rule: PairRule) -> Lineage:
+    if node.how == "inner":
+        return PairByStartLineage(rule, node.low, node.high)
+    within = node.within if isinstance(node, nodes.Unless) else None
+    return MatchByStartLineage(rule, (node.low, node.high), node.how, within)
+
+
+@lineage_of.register
+def _pattern(node: nodes.Pattern) -> Lineage:
+    rule = PatternRule(
+        {name: part.schema.names for name, part in zip(node.names, node.parts, strict=True)},
+        node.on,
+        node.within,
+        node.size,
+        node.in_order,
+        node.has_absent,
+        _condition(node.where, node.schema),
+        node.null_matches,
+    )
+    return PatternLineage(rule)
+
+
+def _condition(where: Expression | None, schema: pa.Schema) -> Callable[[list[Payload]], list[Any]] | None:
+    """A condition that is asked of many payloads at once."""
+    if where is None:
+        return None
+    predicate = Predicate(where)
+    return lambda payloads: list(predicate(payload_of(payloads, schema), len(payloads)))
 
 
 @lineage_of.register

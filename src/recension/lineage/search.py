@@ -74,7 +74,11 @@ def _explain(
     replay = Replay(plan, read, options.small)
     search = Search(replay, common_kind(read))
     question = search.question(answer, at)
-    found = search.settle(lambda: search.find(question))
+    try:
+        found = search.settle(lambda: search.find(question))
+    except NoAnswerError as why:
+        gone = search.describe_withdrawal(question) if options.biography else ""
+        raise RecensionError(f"{why}{gone}") from None
     trace = search.settle(lambda: search.trace(found))
     trace.named = {name: trace.named[name] for name in read if name in trace.named}
     search.verify(trace, found)
@@ -98,6 +102,10 @@ class Trace:
     absences: list[Absence] = field(default_factory=list)
 
 
+class NoAnswerError(RecensionError):
+    """There is no answer to the question."""
+
+
 class Search:
     """Looks for answers, and for what they rest on, in a replay."""
 
@@ -111,6 +119,16 @@ class Search:
                 return ask()
             except Widen as more:
                 self.replay.widen(more)
+
+    def describe_withdrawal(self, question: Question) -> str:
+        """What took back the last answer to a question that has none now, if there was one."""
+        if not self.replay.is_small:
+            return ""
+        revisions = find_biography(self.replay.plan, *self.replay.to_replay(), question, None).revisions
+        if not revisions or revisions[-1].after:
+            return ""
+        was, cause = revisions[-1].before[0], revisions[-1].cause
+        return f"; there was {describe_event(was, self.kind)}, until {cause} came"
 
     # Which answer.
 
@@ -156,7 +174,7 @@ class Search:
             near = self._find_near(question)
         except RecensionError:  # what is there at all times may be more than can be run
             near = ""
-        raise RecensionError(f"why: no answer {question.describe(self.kind)}{near}")
+        raise NoAnswerError(f"why: no answer {question.describe(self.kind)}{near}")
 
     def _ambiguous(self, question: Question, found: History) -> str:
         shown = "; ".join(self._show(e) for e in found[:_NEAR]) + ("; …" if len(found) > _NEAR else "")

@@ -33,6 +33,7 @@ def describe_choice(node: Node) -> str | None:
 @describe_choice.register(nodes.ByKey)
 @describe_choice.register(nodes.Clip)
 @describe_choice.register(nodes.Cleanse)
+@describe_choice.register(nodes.Progress)
 @describe_choice.register(nodes.AdvanceTime)
 @describe_choice.register(nodes.AdvanceTimeByClock)
 @describe_choice.register(nodes.AlignByClock)
@@ -79,6 +80,21 @@ def _join(node: nodes.Join) -> str:
 
 
 @describe_choice.register
+def _interval_join(node: nodes.IntervalJoin) -> str:
+    if node.how == "inner":
+        return "symmetric join by key and start; the other side's cti frees the starts it has passed"
+    return "ctis wait for the first start whose range is not past; matched and unmatched events stand apart"
+
+
+@describe_choice.register
+def _pattern(node: nodes.Pattern) -> str:
+    limit = (
+        "" if node.most is None else f"; at most {node.most} answers an event, else {_LIMITS[node.on_limit]}"
+    )
+    return f"events are kept, not parts of answers: a change looks for the answers that it is in{limit}"
+
+
+@describe_choice.register
 def _coalesce(node: nodes.Coalesce) -> str:
     return "equal facts by their end points" if node.equivalence is None else "neighbours, linked into runs"
 
@@ -92,6 +108,12 @@ def _extents(node: nodes.CoalesceExtent | nodes.CoalesceMany) -> str:
 @describe_choice.register
 def _align(node: nodes.Align) -> str:
     return _describe_block(node.block)
+
+
+@describe_choice.register(nodes.Due)
+@describe_choice.register(nodes.DueBy)
+def _due(node: Node) -> str:
+    return "holds what is not due by its start; what is refuted before is never shown"
 
 
 @describe_choice.register
@@ -199,6 +221,7 @@ def _describe_filters(module: Module) -> str:
     return "move below" if module.is_empty_preserving else "stay above, for it has rows for what is not there"
 
 
+_LIMITS = {"raise": "an error", "drop": "the event is dropped"}
 _VIEWS = {
     "ended": "shows a window once it has ended",
     "begun": "shows a window once it has begun, corrects it by moving ends",

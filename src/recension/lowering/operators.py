@@ -12,7 +12,7 @@ from recension.core.errors import RecensionError
 from recension.core.wall_clock import WallClock
 from recension.lowering.schemes import coalescing_operator
 from recension.lowering.windowed import aggregate_spec, grid_of, limit_of, module_windows
-from recension.operators import advance_time
+from recension.operators import advance_time, due
 from recension.operators import lifetimes as physical
 from recension.operators.align import Align
 from recension.operators.alter_lifetime import AlterLifetime
@@ -26,16 +26,20 @@ from recension.operators.edges import Edges
 from recension.operators.finalize import Finalize
 from recension.operators.group_apply import GroupApply
 from recension.operators.grouped_cleanse import GroupedCleanse
+from recension.operators.interval_join import PairsByStart
 from recension.operators.join import Join
 from recension.operators.keyed import RowColumns
 from recension.operators.left_join import LeftJoin
 from recension.operators.lmerge.choice import make_merge
 from recension.operators.lmerge.policies import make_policy
 from recension.operators.matching import LEFT, RIGHT, JoinedColumn, JoinSide
+from recension.operators.pattern import Pattern, PatternSpec
 from recension.operators.pipeline import Pipeline, PipelineStage
 from recension.operators.restate_by_key import RestateByKey
 from recension.operators.semijoin import AntiJoin, SemiJoin
 from recension.operators.span import Span, StartSpan
+from recension.operators.start_matches import Kept, MatchesByStart
+from recension.operators.starts import StartRange
 from recension.operators.timed_span import TimedSpan
 from recension.operators.union import Union
 from recension.operators.windowed import parts
@@ -174,6 +178,21 @@ def _import_time(node: nodes.ImportTime) -> Operator:
 
 
 @operator_of.register
+def _due(node: nodes.Due) -> Operator:
+    return due.DueByClock(node.schema) if node.by_clock else due.Due(node.schema)
+
+
+@operator_of.register
+def _due_by(node: nodes.DueBy) -> Operator:
+    return due.DueByOther(node.schema, node.ahead)
+
+
+@operator_of.register
+def _progress(node: nodes.Progress) -> Operator:
+    return due.Progress(node.schema, node.ahead)
+
+
+@operator_of.register
 def _finalize(node: nodes.Finalize) -> Operator:
     if isinstance(node.remember, WallClock):
         return Finalize(node.schema, node.remember.microseconds, node.since, by_clock=True)
@@ -216,11 +235,14 @@ def _sides(node: nodes.Join | nodes.Clip, left: Node, right: Node) -> tuple[Join
     return left_side, right_side
 
 
+def _pair_columns(node: nodes.Join) -> list[JoinedColumn]:
+    columns = [JoinedColumn(LEFT, name, name) for name in node.left.schema.names]
+    return columns + [JoinedColumn(RIGHT, source, name) for source, name in node.right_outputs]
+
+
 @operator_of.register
 def _join(node: nodes.Join) -> Operator:
-    columns = [JoinedColumn(LEFT, name, name) for name in node.left.schema.names]
-    columns += [JoinedColumn(RIGHT, source, name) for source, name in node.right_outputs]
-    sides = _sides(node, node.left, node.right)
+    columns, sides = _pair_columns(node), _sides(node, node.left, node.right)
     where = None if node.where is None else Predicate(node.where)
     match node.how:
         case "inner":
@@ -233,6 +255,35 @@ def _join(node: nodes.Join) -> Operator:
             return AntiJoin(*sides, columns, where)
         case unknown:
             assert_never(unknown)
+
+
+@operator_of.register
+def _interval_join(node: nodes.IntervalJoin) -> Operator:
+    starts, sides = StartRange(node.low, node.high), _sides(node, node.left, node.right)
+    where = None if node.where is None else Predicate(node.where)
+    if node.how == "inner":
+        return PairsByStart(*sides, _pair_columns(node), where, starts)
+    within = node.within if isinstance(node, nodes.Unless) else None
+    is_insert_only = node.left.properties.is_insert_only
+    kept = Kept(node.how == "semi", node.how == "left", within, is_insert_only)
+    return MatchesByStart(*sides, _pair_columns(node), where, starts, kept)
+
+
+@operator_of.register
+def _pattern(node: nodes.Pattern) -> Operator:
+    spec = PatternSpec(
+        node.form,
+        node.schema,
+        node.on,
+        [[old for old, _ in outputs] for outputs in node.outputs],
+        node.within,
+        node.size,
+        node.in_order,
+        None if node.where is None else Predicate(node.where),
+        node.most,
+        drops=node.on_limit == "drop",
+    )
+    return Pattern(spec, [JoinSide(stream.schema, node.on, node.null_matches) for stream in node.streams])
 
 
 @operator_of.register

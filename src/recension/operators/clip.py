@@ -22,12 +22,12 @@ from recension.core.rowhash import combine
 from recension.core.ticks import BEGINNING, Ticks
 from recension.operators.base import Output
 from recension.operators.changes import changes, identity
-from recension.operators.matching import RIGHT, JoinSide, SideChanges, TwoSidedOperator, last_final_end
+from recension.operators.matching import RIGHT, JoinSide, SideChanges, SidedOperator, last_final_end
 from recension.operators.state.event_store import EventStore
 from recension.operators.state.start_index import StartIndex
 
 
-class Clip(TwoSidedOperator):
+class Clip(SidedOperator):
     """Left events until the next start of the right input under the same keys."""
 
     def __init__(self, left: JoinSide, right: JoinSide) -> None:

@@ -38,7 +38,7 @@ from recension.operators.matching import (
     Meeting,
     Predicate,
     SideChanges,
-    TwoSidedOperator,
+    SidedOperator,
     last_final_end,
 )
 from recension.operators.parts import SpanRevision, Spans, merge_spans, revise
@@ -46,7 +46,7 @@ from recension.operators.state.event_store import EventStore
 from recension.operators.state.interval_index import IntervalIndex
 
 
-class CoverageJoin(TwoSidedOperator):
+class CoverageJoin(SidedOperator):
     """Left events on the parts of their lifetimes where they are, or are not, matched."""
 
     _covered: ClassVar[bool]

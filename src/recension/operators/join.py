@@ -24,13 +24,13 @@ from recension.operators.matching import (
     KeySkew,
     Matching,
     Predicate,
-    TwoSidedOperator,
+    SidedOperator,
     pair_changes,
 )
 from recension.operators.state.event_store import EventStore
 
 
-class Join(TwoSidedOperator):
+class Join(SidedOperator):
     """The symmetric join of two inputs on equal keys, overlap and a predicate over the joined payload."""
 
     def __init__(

@@ -34,21 +34,21 @@ SHARE: Final = 0.9
 _LOOKS: Final = 64
 
 
-class TwoSidedOperator(Operator):
-    """An operator of two inputs: the CTIs of both, and its events in ``indexes`` by name."""
+class SidedOperator(Operator):
+    """An operator whose inputs meet: the CTIs of all, and its events in ``indexes`` by name."""
 
     changes_on_cti = False
     shards_share_ctis = True
     is_all_rows = True
 
-    def __init__(self, schema: pa.Schema, sides: tuple[JoinSide, JoinSide], **indexes: IntervalIndex) -> None:
+    def __init__(self, schema: pa.Schema, sides: Sequence[JoinSide], **indexes: IntervalIndex) -> None:
         super().__init__(schema)
         self._sides = sides
         self._indexes = indexes
-        self._cti = [BEGINNING, BEGINNING]
+        self._cti = [BEGINNING] * len(sides)
 
     def note_cti(self, port: int, t: int) -> int:
-        """A CTI of one input; the least of both."""
+        """A CTI of one input; the least of all."""
         self._cti[port] = max(self._cti[port], t)
         return min(self._cti)
 
@@ -163,10 +163,21 @@ class Matching:
         self._live, self._joined, self._where, self._pairs = live, joined, where, pairs
         self._columns = [joined.sources(side).names for side in (LEFT, RIGHT)]
 
-    def meet(self, side: int, group: Hashes, lo: Ticks, hi: Ticks, payload: pa.RecordBatch) -> Meeting:
-        """The events opposite that meet an event of ``side``, alive in ``[lo, hi)``, for each question."""
+    def meet(
+        self,
+        side: int,
+        group: Hashes,
+        lo: Ticks,
+        hi: Ticks,
+        payload: pa.RecordBatch,
+        most: int | None = None,
+    ) -> Meeting:
+        """The events opposite that meet an event of ``side``, alive in ``[lo, hi)``, for each question.
+
+        Raises `TooManyCandidatesError` rather than look at more than ``most``.
+        """
         other = self._live[1 - side]
-        at, x = other.find_overlaps(group, lo, hi)
+        at, x = other.find_overlaps(group, lo, hi, most)
         if not self._pairs and self._where is None:
             return Meeting(at, x, null_payload(0, self._joined.schema))
         # In which order they are found depends on when the state was loaded: no answer may.

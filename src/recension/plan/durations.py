@@ -7,12 +7,14 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from recension.core.ticks import Length
+from recension.plan.due import Due
 from recension.plan.node import Node, each_once
 from recension.plan.source import Leaf
 
 
 def measures_in_units(queries: Iterable[Node]) -> bool:
-    """Is there a duration that was written in units, in a step or in an expression?
+    """Is there a duration that was written in units, in a step or in an expression; or is something due by
+    the clock, which counts microseconds?
 
     >>> import recension as rc
     >>> s = rc.source("s", {"x": "int64"})
@@ -23,6 +25,7 @@ def measures_in_units(queries: Iterable[Node]) -> bool:
     return any(
         any(isinstance(value, Node) and measures_in_units([value]) for value in _own_fields(node))
         or any(map(_has_length, _own_fields(node)))
+        or (isinstance(node, Due) and node.by_clock)
         for node in nodes
         if not isinstance(node, Leaf)
     )

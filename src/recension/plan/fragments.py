@@ -36,11 +36,13 @@ from recension.plan.span import SpanNode
 class Route:
     """Where an event goes: by the values of ``keys`` after the steps of ``path``.
 
-    No keys at all send every event to one shard; None spreads them by their whole payload.
+    No keys at all send every event to one shard; None spreads them by their whole payload, unless every shard
+    gets all.
     """
 
     path: tuple[Node, ...]
     keys: Outputs | None
+    is_everywhere: bool = False
 
     @property
     def is_single(self) -> bool:
@@ -48,6 +50,8 @@ class Route:
         return self.keys == ()
 
     def __str__(self) -> str:
+        if self.is_everywhere:
+            return "to every shard"
         if self.keys is None:
             return "by their whole payload"
         return "by " + ", ".join(name for name, _ in self.keys) if self.keys else "to one shard"
@@ -107,7 +111,7 @@ def cut(roots: Sequence[Node], shards: int = 2) -> list[Fragment]:
     """The fragments of some queries, by level; shared parts are there once. One shard needs no clocks."""
     nodes, early = list(each_once(roots)), set[Node]()
     while True:
-        places = _place_nodes(roots, nodes, early)
+        places = _place_nodes(roots, nodes, early, shards)
         fragments = _Cutter(roots, nodes, places, has_clocks=shards > 1).fragments()
         paths = (edge.route.path for fragment in fragments for edge in fragment.edges)
         unknown = {step for path in paths for step in path if not runs_before_shuffle(step)}
@@ -121,11 +125,14 @@ def runs_before_shuffle(step: Node) -> bool:
     return isinstance(step, SpanNode) or step.kept_columns() == same_names(step.schema)
 
 
-def _place_nodes(roots: Sequence[Node], nodes: Sequence[Node], early: Set[Node]) -> dict[Node, NodePlace]:
+def _place_nodes(
+    roots: Sequence[Node], nodes: Sequence[Node], early: Set[Node], shards: int
+) -> dict[Node, NodePlace]:
     """Where each node runs; those that are ``early`` before a shuffle by what they compute."""
     readers, places = count_readers(roots), dict[Node, NodePlace]()
     for node in nodes:
-        places[node] = _place(node, [places[child] for child in node.inputs])
+        inputs = [places[child] for child in node.inputs]
+        places[node] = _place_with_all(node, inputs, shards) if node.everywhere else _place(node, inputs)
         if node in early and not places[node].level:
             places[node] = NodePlace(1)
         is_kept_twice = readers[node] > 1 and isinstance(node, Consistency)
@@ -146,6 +153,18 @@ def _place(node: Node, inputs: list[NodePlace]) -> NodePlace:
         return NodePlace(level, is_single, () if is_single else _key_names(need, positions))
     keys = need[0]
     return NodePlace(level + 1, not keys, _key_names(need, tuple(range(len(keys)))))
+
+
+def _place_with_all(node: Node, inputs: list[NodePlace], shards: int) -> NodePlace:
+    """Where a step is that leaves payloads as they are, and gets all events of some inputs in every shard.
+
+    These are sent there, and so come from earlier levels; with one shard they are there.
+    """
+    of_all = [place for port, place in enumerate(inputs) if port in node.everywhere]
+    if shards == 1 and len({(place.level, place.is_single) for place in inputs}) == 1:
+        return inputs[0]
+    level = 1 + max(place.level for place in of_all)
+    return inputs[0] if inputs[0].level >= level else NodePlace(level)
 
 
 def _place_anywhere(node: Node, inputs: list[NodePlace]) -> NodePlace:
@@ -244,8 +263,8 @@ class _Cutter:
             return self._hear(node, (), None, place)
         return node.with_inputs(
             [
-                self._read(child, keys, place)
-                for child, keys in zip(node.inputs, self._keys(node), strict=True)
+                self._read(child, keys, place, is_everywhere=port in node.everywhere and not place.is_single)
+                for port, (child, keys) in enumerate(zip(node.inputs, self._keys(node), strict=True))
             ]
         )
 
@@ -260,14 +279,14 @@ class _Cutter:
         positions = [i for i, (name, _) in enumerate(need[0]) if name in names]
         return [tuple(keys[i] for i in positions) for keys in need]
 
-    def _read(self, child: Node, keys: Outputs | None, place: NodePlace) -> Node:
+    def _read(self, child: Node, keys: Outputs | None, place: NodePlace, *, is_everywhere: bool) -> Node:
         at = self._places[child]
         if not at.level:
             return self._read_loose(child, (), keys, place)
         if self._is_at(at, place.level, place.is_single):
             return self._plans[child]
         self._given[child] = None
-        return self._edge(child, Route((), keys), place).source
+        return self._edge(child, Route((), keys, is_everywhere), place).source
 
     def _read_loose(
         self, node: Node, above: tuple[Node, ...], keys: Outputs | None, place: NodePlace

@@ -36,7 +36,7 @@ class Join(PairNode):
     suffix: str = "_right"
     null_matches: tuple[str, ...] = ()
     """The keys for which null equals null: those of a group."""
-    verb: Literal["join", "as_of"] = "join"
+    verb: Literal["join", "as_of", "unless"] = "join"
     """The method that was called; errors name it."""
 
     ports: ClassVar[tuple[str, ...]] = ("left", "right")
@@ -119,6 +119,10 @@ class Join(PairNode):
     def visible_inputs(self) -> tuple[Node, ...]:
         return () if self.how == "inner" else (self.left,)
 
+    def swapped(self, how: How, suffix: str) -> Join:
+        """The same seen from the other side, without the condition, whose columns are called otherwise."""
+        return replace(self, left=self.right, right=self.left, where=None, how=how, suffix=suffix)
+
     def with_group_keys(self, keys: tuple[str, ...], inputs: Sequence[Node]) -> Node:
         """A stream that is not of the group meets all groups."""
         left, right = inputs
@@ -200,7 +204,7 @@ def join_of(
         advice = f": give on=, the key columns, or where=; or {every}"
         raise SchemaError("join: nothing says which events match", instead=advice)
     if how == "full":
-        return full_join(left, right, on, where, suffix)
+        return full_join(Join(left, right, on, where, "left", suffix))
     return Join(left, right, on, where, how, suffix)
 
 
@@ -212,15 +216,15 @@ def _groups_below(node: Node) -> set[Group]:
     return found
 
 
-def full_join(left: Node, right: Node, on: tuple[str, ...], where: Expression | None, suffix: str) -> Node:
+def full_join(pairs: Join) -> Node:
     """The left join, and the right events, with nulls for the left ones, while no left event matches them.
 
     The keys of these are the right event's.
     """
-    pairs = Join(left, right, on, where, "left", suffix)
     rest = _unmatched_right(pairs)
-    nulls = {field.name: expression(lit(None, field.type)) for field in left.schema}
-    outputs = nulls | dict(columns_named(on)) | {new: column(old) for old, new in pairs.right_outputs}
+    nulls = {field.name: expression(lit(None, field.type)) for field in pairs.left.schema}
+    right = {new: column(old) for old, new in pairs.right_outputs}
+    outputs = nulls | dict(columns_named(pairs.on)) | right
     return Union((pairs, Project(rest, tuple(outputs.items()), "join")))
 
 
@@ -230,7 +234,7 @@ def _unmatched_right(pairs: Join) -> Join:
     suffix = "_left"
     while {name + suffix for name in left} & {*left, *right}:
         suffix += "'"
-    swapped = Join(pairs.right, pairs.left, pairs.on, None, "anti", suffix)
+    swapped = pairs.swapped("anti", suffix)
     if where is None:
         return swapped
     known = indistinct_columns(pairs.right.schema, pairs.on)

@@ -157,6 +157,9 @@ class Node(ByReference, metaclass=_InterningMeta):
     """Does it run in every shard, on whatever events are there? The safe answer is no: a step that can run
     anywhere then moves with its reader."""
 
+    everywhere: ClassVar[frozenset[int]] = frozenset()
+    """The ports whose events every shard must get. The safe answer is none: they are sent as `needs` says."""
+
     @property
     def why_single(self) -> str:
         """What the step does for which all events must be in one shard, if `needs` names no keys."""

@@ -11,14 +11,17 @@ from recension.plan.consistency import (
     Finalize,
     ImportTime,
 )
+from recension.plan.due import Due, DueBy, Progress
 from recension.plan.each_group import GroupApply, Port
 from recension.plan.extents import CoalesceExtent, CoalesceMany
+from recension.plan.interval_join import IntervalJoin, Unless
 from recension.plan.join import How, Join
 from recension.plan.keyed import ByKey, ChangesByKey, RestateByKey, RowSource
 from recension.plan.lifetime import AlterLifetime, Clip
 from recension.plan.merge import Merge
 from recension.plan.module_window import ModuleWindow
 from recension.plan.node import Node, Outputs, Speculate, walk
+from recension.plan.pattern import Pattern
 from recension.plan.source import Source, Table
 from recension.plan.span import Distinct, Map, Project, Span, Union, Where
 from recension.plan.timed_span import TimedSpan
@@ -39,18 +42,23 @@ __all__ = [
     "CoalesceMany",
     "CountAggregate",
     "Distinct",
+    "Due",
+    "DueBy",
     "Edges",
     "Finalize",
     "GroupApply",
     "How",
     "ImportTime",
+    "IntervalJoin",
     "Join",
     "Map",
     "Merge",
     "ModuleWindow",
     "Node",
     "Outputs",
+    "Pattern",
     "Port",
+    "Progress",
     "Project",
     "RestateByKey",
     "RowSource",
@@ -62,6 +70,7 @@ __all__ = [
     "Table",
     "TimedSpan",
     "Union",
+    "Unless",
     "Where",
     "WindowAggregate",
     "walk",

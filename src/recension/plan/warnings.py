@@ -16,6 +16,7 @@ from recension.core.errors import RecensionError
 from recension.plan.aggregate import GroupedNode
 from recension.plan.consistency import Consistency
 from recension.plan.each_group import GroupApply
+from recension.plan.interval_join import IntervalJoin
 from recension.plan.join import Join
 from recension.plan.keyed import ByKey, ChangesByKey
 from recension.plan.lifetime import AlterLifetime
@@ -61,7 +62,8 @@ def find_warnings(
     """
     found = [text for node in each_once(plans) for text in _warnings_of_keys(node)]
     for node in each_once(_with_instants(plans, instants)):
-        if isinstance(node, Join) and all(side.properties.is_point for side in (node.left, node.right)):
+        is_by_overlap = isinstance(node, Join) and not isinstance(node, IntervalJoin)
+        if is_by_overlap and all(side.properties.is_point for side in node.inputs):
             found.append(
                 f"{node.label}: both sides are instants, which meet only at the very same tick; give one of "
                 "them a length, with end= or .set_duration(...), or put both into windows first"

@@ -13,6 +13,7 @@ from recension.core.ticks import BEGINNING
 from recension.core.validity import ADJUSTED, LATE, STALE_CTI
 from recension.gate.partition_state import PartitionProgress
 from recension.gate.repeats import REPEATED
+from recension.operators.due import AHEAD
 from recension.operators.pipeline import Flow
 from recension.runners.blockers import Blocker
 
@@ -91,8 +92,8 @@ counters_of: Final[Callable[[Metrics], tuple[Any, ...]]] = attrgetter(*COUNTERS)
 
 
 def dropped_count(counts: Counter[str]) -> int:
-    """How many elements were dropped. Moved ones, repeats and CTIs that say nothing new are not."""
-    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI))
+    """How many elements were dropped. Not moved ones, repeats, CTIs that say nothing new, far starts."""
+    return sum(n for reason, n in counts.items() if reason not in (ADJUSTED, REPEATED, STALE_CTI, AHEAD))
 
 
 def late_count(counts: Counter[str]) -> int:

@@ -124,6 +124,36 @@ def test_an_idle_partition_by_the_clock_of_the_log(cluster: FakeCluster, tmp_pat
         live.run("end")
 
 
+def test_what_is_due_by_the_clock_comes_though_no_message_comes(cluster: FakeCluster, tmp_path: Path) -> None:
+    """The service ticks by itself; after a kill what had come is there, and time goes on from there."""
+    make(cluster, **{"in": 1, "out": 1})
+    now = [1_000_000]
+    query = rc.source("s", {"k": "string"}).due(by="clock")
+
+    def start() -> Any:
+        options = {"inputs": {"s": "in"}, "outputs": "out", "snapshot_every": "1h"}
+        return open_service(query, tmp_path, clock=lambda: now[0], **options)
+
+    live = start()
+    for start_at, k in ((1, "a"), (5_000_000, "b"), (9_000_000, "c")):
+        tell(cluster, "in", {"_kind": "insert", "_vs": start_at, "_ve": 10**9, "k": k})
+    live.run("end")
+    assert [event[2] for event in events(live)] == ["a"]
+    now[0] = 5_000_000
+    assert live.poll() == 0
+    assert [event[2] for event in events(live)] == ["a", "b"]
+    live._abandon()
+    now[0] = 2_000_000
+    live = start()
+    live.poll()
+    assert [event[2] for event in events(live)] == ["a", "b"], "the clock of before counts"
+    now[0] = 9_000_001
+    live.poll()
+    sent = [json.loads(message.body or b"")["k"] for message in cluster.read("out")]
+    assert list(dict.fromkeys(sent)) == ["a", "b", "c"]
+    live.close()
+
+
 def test_a_log_that_was_cut_off_goes_on_and_a_damaged_one_is_refused(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:

@@ -336,5 +336,10 @@ def _power_of_two(size: int) -> int:
 
 def sort_keys(groups: list[Index], times: list[Ticks]) -> list[Index]:
     """One whole number per (group, time), in the same order as the pairs, over all arrays together."""
+    low = min([int(group.min(initial=0)) for group in groups])
+    high = max([int(group.max(initial=0)) for group in groups])
+    if low < 0 or (high + 1) * sum(map(len, times)) > 2**62:  # instants as groups
+        once = distinct(np.concatenate(groups))
+        groups = [once.searchsorted(group) for group in groups]
     packing = KeyPacking.for_keys(groups, times)
     return [packing.pack(group, time) for group, time in zip(groups, times, strict=True)]

@@ -70,6 +70,21 @@ class EventsByStart:
                 return head
             rows *= 2
 
+    def first_start(self) -> int:
+        """The least start; the end of time if there is none."""
+        return int(self._table.head(1).columns["group"][0]) if len(self) else FOREVER
+
+    def take_before(self, t: int) -> tuple[Ticks, Ticks, Index]:
+        """Take out the events that start before ``t``: their starts, ends and rows, by start.
+
+        Whoever takes them drops the rows.
+        """
+        head = self._table.head(self._table.position(t, BEGINNING))
+        is_out = (head.columns["group"] < t) & ~head.follower
+        self.keep(head, ~(is_out | head.follower))
+        start, end, row = (head.columns[name][is_out] for name in ("group", "end", "row"))
+        return start, end, row
+
     def is_endless(self) -> bool:
         """Is there an event that never ends?"""
         return bool(len(self)) and FOREVER in self._table.head(len(self)).columns["end"]

@@ -101,12 +101,17 @@ class IntervalIndex:
         """``group``, ``vs``, ``ve``, ``tag`` or an extra column of the intervals at these positions."""
         return self._arena[name].take(at)
 
-    def find_overlaps(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
-        """All pairs (question, position) with the same group, ``vs < hi`` and ``ve > lo``, by question."""
+    def find_overlaps(
+        self, group: Hashes, lo: Ticks, hi: Ticks, most: int | None = None
+    ) -> tuple[Index, Index]:
+        """All pairs (question, position) with the same group, ``vs < hi`` and ``ve > lo``, by question.
+
+        Raises `TooManyCandidatesError` rather than look at more than ``most`` intervals.
+        """
         lo = np.maximum(lo, self._expired_until)
         if not self._runs or not len(lo):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return self._search().find_overlaps(group, lo, hi)
+        return self._search().find_overlaps(group, lo, hi, most)
 
     def _search(self) -> RunSearch:
         assert self._key is not None

@@ -48,6 +48,10 @@ class ArenaRun:
         return self.stop - self.start
 
 
+class TooManyCandidatesError(Exception):
+    """A question about too much at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSearch:
     """A search in all runs of an arena, whose rows have keys of this kind."""
@@ -56,14 +60,21 @@ class RunSearch:
     runs: Sequence[ArenaRun]
     key: SortKey
 
-    def find_overlaps(self, group: Hashes, lo: Ticks, hi: Ticks) -> tuple[Index, Index]:
-        """All pairs (question, position) with the same group, ``vs < hi`` and ``ve > lo``, by question."""
+    def find_overlaps(
+        self, group: Hashes, lo: Ticks, hi: Ticks, most: int | None = None
+    ) -> tuple[Index, Index]:
+        """All pairs (question, position) with the same group, ``vs < hi`` and ``ve > lo``, by question.
+
+        Raises `TooManyCandidatesError` rather than look at more than ``most``.
+        """
         order = self.order(group, lo)
         first, last = self.ranges(group, lo, hi, order)
         used = np.flatnonzero(last > first)
         question, first, last = used // first.shape[1], first.take(used), last.take(used)
         ends = np.cumsum(last - first)
         total = int(ends[-1]) if len(ends) else 0
+        if most is not None and total > most:
+            raise TooManyCandidatesError
         # What the search has told exactly need not be compared again.
         is_exact = total > _MANY and self.key.is_exact_before(hi)
         is_one_group = total > _MANY and self._tells_groups(group.take(order))

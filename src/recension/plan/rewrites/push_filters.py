@@ -27,6 +27,7 @@ from recension.plan.expressions import Expression, result_type
 from recension.plan.expressions import tree as trees
 from recension.plan.join import Join
 from recension.plan.node import FilterRule, Node, count_readers, rebuild
+from recension.plan.pattern import Pattern
 from recension.plan.span import Where
 
 Placements: TypeAlias = tuple[Expression | None, ...]
@@ -83,8 +84,25 @@ def _predicate_below(
 
 
 def narrow_joins(roots: Sequence[Node]) -> list[Node]:
-    """The same queries with one-sided join conditions moved to their sides."""
-    return rebuild(roots, lambda node: _narrow_join(node) if isinstance(node, Join) else node)
+    """The same queries with one-sided conditions of joins, and those of patterns on one part, moved there."""
+
+    def narrow(node: Node) -> Node:
+        if isinstance(node, Pattern) and node.where is not None:
+            return _narrow_pattern(node, conjuncts(node.where))
+        return _narrow_join(node) if isinstance(node, Join) else node
+
+    return rebuild(roots, narrow)
+
+
+def _narrow_pattern(node: Pattern, conditions: Sequence[Expression]) -> Node:
+    """A condition of a pattern goes where a filter above it would."""
+    placed = [(condition, placements(node, condition)) for condition in conditions]
+    staying = [condition for condition, there in placed if not any(there)]
+    streams = [
+        filter_by(child, [there[port] for _, there in placed if there[port] is not None])  # type: ignore[misc]
+        for port, child in enumerate(node.streams)
+    ]
+    return replace(node, streams=tuple(streams), where=conjunction(staying) if staying else None)
 
 
 def _narrow_join(node: Join) -> Node:

@@ -36,10 +36,12 @@ NUMBERED: Final = "_numbered"
 NAMED: Final = "_named "
 # With a clock: where each stood among the rows that were sent together.
 AT: Final = "_at"
-# Instead of the number of an edge. The first two are for the end of the pipeline, the last for the engines.
+# Instead of the number of an edge. The first two are for the end of the pipeline, the others for the engines:
+# what readers do not need, and that time has passed.
 OUTPUT: Final = -1
 METRICS: Final = -2
 FEEDBACK: Final = -3
+TIME: Final = -4
 # Most batches are inserts only: a control column that has these values throughout is not sent.
 _DEFAULTS: Final = {KIND: INSERT, NEW_VE: FOREVER, COUNT: 0}
 NOWHERE: Final = Placement((), np.zeros(0, np.int64))
@@ -59,7 +61,7 @@ class Packet(NamedTuple):
     shard: int
     """The number of the shard; while it travels, the key that Spark sends to the shard's partition."""
     edge: int
-    """The number of the edge it travels on; or OUTPUT, METRICS, FEEDBACK."""
+    """The number of the edge it travels on; or OUTPUT, METRICS, FEEDBACK, TIME."""
     place: str = ""
     """Where its events stand among all of this edge: a file, or the number of a shard."""
     position: int = 0
@@ -81,7 +83,7 @@ class Packet(NamedTuple):
     summary: bytes | None = None
     """From a task that reads a source with partitions: how far each has got (see summaries.py)."""
     now: int = 0
-    """The timestamp of the micro-batch in microseconds, where a source goes by it."""
+    """The timestamp of the micro-batch in microseconds, where a source or a step goes by it."""
 
     def seal(self) -> Packet:
         """The packet as it travels."""

@@ -30,6 +30,7 @@ class Router:
 
     def __init__(self, route: Route, schema: pa.Schema, shards: int) -> None:
         self.shards = 1 if route.is_single else shards
+        self._is_everywhere = route.is_everywhere
         self._steps = path_steps(node for node in route.path if _changes_payloads(node))
         self._keys: Projection | None = None
         if route.keys:
@@ -57,6 +58,8 @@ class Router:
         What is spread by its whole payload is so ``by_start`` too, if that is given: equal payloads then do
         not go together. Retractions may not know the start (of a close).
         """
+        if self._is_everywhere and self.shards > 1:
+            return np.full(len(batch), _EVERY, np.int32)
         return None if self.shards == 1 else self._shard_of(batch, by_start)
 
     def _shard_of(self, batch: EventBatch, by_start: bool) -> Shards:

@@ -18,7 +18,7 @@ from recension.core.batch import EventBatch, concat, cti, empty
 from recension.core.formats.encode import stream_rows, stream_schema
 from recension.core.ticks import BEGINNING
 from recension.plan.node import Node
-from recension.runners.exchange.packets import METRICS, OUTPUT, ROW, Packet
+from recension.runners.exchange.packets import METRICS, OUTPUT, ROW, TIME, Packet
 from recension.runners.spark.stream import processor
 from recension.runners.spark.stream.feedback import feedback_packet
 from recension.runners.spark.stream.membership import HAS_FILES, membership_message
@@ -93,12 +93,17 @@ class Rehearsal:
         self.request: RecordRequest | None = None
 
     def turn(
-        self, inputs: Mapping[str, Sequence[Arriving]], *, heard: int = BEGINNING, fails: bool = False
+        self,
+        inputs: Mapping[str, Sequence[Arriving]],
+        *,
+        heard: int = BEGINNING,
+        fails: bool = False,
+        now: int = 0,
     ) -> list[Packet]:
         """A micro-batch; one that fails leaves engines in the worker and the stores as they were.
 
         A source that is not among the inputs has no new files: Spark then starts no task for it at all.
-        What is ``heard`` by feedback every level hears.
+        What is ``heard`` by feedback every level hears. Where a step goes by the clock it is ``now``.
         """
         before = {key: Memory(store) for key, store in self.stores.items()}
         flowing: list[Packet] = []
@@ -107,7 +112,9 @@ class Rehearsal:
                 flowing += packed(self.plan, source, level, batches)
             if heard > BEGINNING:
                 flowing += [feedback_packet(n, heard) for n in range(self.plan.shards_from(level))]
-            flowing = self._level(level, flowing)
+            if level == 1 and self.plan.wakes:
+                flowing += [Packet(n, TIME) for n in range(self.plan.shards_from(1))]
+            flowing = self._level(level, [packet._replace(now=now) for packet in flowing])
         if fails:
             self.stores.clear()
             self.stores.update(before)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from recension.plan.nodes import Join, Where
@@ -20,7 +20,7 @@ from recension.runners.spark.batch.local_operators import map_partitions, stand_
 from recension.runners.spark.batch.span import where
 from recension.runners.spark.types import carrier
 
-_RIGHT = "r"
+RIGHT = "r"
 
 
 def join(node: Join, left: Frame, right: Frame) -> Frame:
@@ -32,23 +32,28 @@ def join(node: Join, left: Frame, right: Frame) -> Frame:
     if node.how == "semi":
         return semi_join(node, left, right)
     rest = anti_join(node, left, right)
-    return rest if node.how == "anti" else _add_unmatched(node, inner_join(node, left, right), rest)
+    return rest if node.how == "anti" else add_unmatched(node, inner_join(node, left, right), rest)
 
 
 def inner_join(node: Join, left: Frame, right: Frame) -> Frame:
     """The pairs, alive while both are."""
-    met = left.df.join(right.add_prefix(_RIGHT), _meeting_condition(node, left, right))
+    met = left.df.join(right.add_prefix(RIGHT), _meeting_condition(node, left, right))
+    return pairs_of(node, met, left, right, _common_lifetime())
+
+
+def pairs_of(node: Join, met: DataFrame, left: Frame, right: Frame, lifetime: Sequence[Column]) -> Frame:
+    """The rows that met as pairs that satisfy the condition."""
     columns = [f.col(name) for name in left.payload]
-    columns += [f.col(_RIGHT + right.name(old)) for old, _ in node.right_outputs]
+    columns += [f.col(RIGHT + right.name(old)) for old, _ in node.right_outputs]
     chosen = [column.alias(column_name(i)) for i, column in enumerate(columns)]
-    pairs = Frame(met.select(*_common_lifetime(), *chosen), node.pair_schema)
+    pairs = Frame(met.select(*lifetime, *chosen), node.pair_schema)
     return pairs if node.where is None else where(Where(stand_in_source(pairs), node.where), pairs)
 
 
 def semi_join(node: Join, left: Frame, right: Frame) -> Frame:
     """The left events on the stretches that the right side covers."""
     covered = Frame(merge_intervals(right.df, _keys(node, right)), right.schema)
-    met = left.df.join(covered.add_prefix(_RIGHT), _meeting_condition(node, left, right))
+    met = left.df.join(covered.add_prefix(RIGHT), _meeting_condition(node, left, right))
     return Frame(met.select(*_common_lifetime(), *left.payload), left.schema)
 
 
@@ -56,8 +61,8 @@ def anti_join(node: Join, left: Frame, right: Frame) -> Frame:
     """The left events on the gaps that the right side leaves; whole, where it has no such key."""
     keys = _keys(node, right)
     free = Frame(gaps(merge_intervals(right.df, keys), keys), right.schema)
-    met = left.df.join(free.add_prefix(_RIGHT), _same_keys(node, left, right), "left")
-    start, end = (f.col(_RIGHT + name) for name in (VS, VE))
+    met = left.df.join(free.add_prefix(RIGHT), same_keys(node, left, right), "left")
+    start, end = (f.col(RIGHT + name) for name in (VS, VE))
     # Greatest and least pass over nulls: without a right row the event stays as it is.
     return Frame(met, left.schema).with_lifetimes(f.greatest(VS, start), f.least(VE, end))
 
@@ -68,7 +73,8 @@ def coverage_join(node: Join, left: Frame, right: Frame) -> Frame:
     return map_partitions(alone, union_ports([left, right], [_keys(node, left), _keys(node, right)]))
 
 
-def _add_unmatched(node: Join, pairs: Frame, rest: Frame) -> Frame:
+def add_unmatched(node: Join, pairs: Frame, rest: Frame) -> Frame:
+    """The pairs, and left events with nulls."""
     right = node.right.schema
     nulls = [
         f.lit(None).cast(carrier(right.field(old).type, old)).alias(column_name(len(rest.schema) + i))
@@ -83,17 +89,17 @@ def _keys(node: Join, side: Frame) -> list[str]:
 
 def _meeting_condition(node: Join, left: Frame, right: Frame) -> Column:
     """Equal keys and a common instant."""
-    overlap = (f.col(VS) < f.col(_RIGHT + VE)) & (f.col(_RIGHT + VS) < f.col(VE))
-    return _same_keys(node, left, right) & overlap if node.on else overlap
+    overlap = (f.col(VS) < f.col(RIGHT + VE)) & (f.col(RIGHT + VS) < f.col(VE))
+    return same_keys(node, left, right) & overlap if node.on else overlap
 
 
-def _same_keys(node: Join, left: Frame, right: Frame) -> Column:
+def same_keys(node: Join, left: Frame, right: Frame) -> Column:
     """Null matches null only where the key is a group's."""
     return _all(
         [
             mine.eqNullSafe(theirs) if key in node.null_matches else mine == theirs
             for key in node.on
-            for mine, theirs in [(left.column(key), f.col(_RIGHT + right.name(key)))]
+            for mine, theirs in [(left.column(key), f.col(RIGHT + right.name(key)))]
         ]
     )
 
@@ -103,4 +109,4 @@ def _all(conditions: Sequence[Column]) -> Column:
 
 
 def _common_lifetime() -> list[Column]:
-    return [f.greatest(VS, _RIGHT + VS).alias(VS), f.least(VE, _RIGHT + VE).alias(VE)]
+    return [f.greatest(VS, RIGHT + VS).alias(VS), f.least(VE, RIGHT + VE).alias(VE)]

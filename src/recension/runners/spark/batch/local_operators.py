@@ -34,7 +34,6 @@ R = TypeVar("R")
 
 PERFECT = Properties(is_insert_only=True, is_ordered=True)
 PORT = "_port"
-_PREFIXES = ("c", "d")
 
 
 def stand_in_source(frame: Frame, port: int = 0) -> Source:
@@ -63,7 +62,7 @@ def union_ports(frames: Sequence[Frame], keys: Sequence[Sequence[str]]) -> DataF
     """The rows of all inputs, each with the number of its port, those with equal keys in one partition."""
     parts: list[DataFrame] = []
     for port, (frame, own) in enumerate(zip(frames, keys, strict=True)):
-        columns = [f.col(column_name(i)).alias(f"{_PREFIXES[port]}{i}") for i in range(len(frame.schema))]
+        columns = [f.col(column_name(i)).alias(f"{_prefix(port)}{i}") for i in range(len(frame.schema))]
         chosen = [f.col(name).alias(f"k{i}") for i, name in enumerate(own)]
         parts.append(frame.df.select(f.lit(port).alias(PORT), VS, VE, *columns, *chosen))
     rows = parts[0]
@@ -71,6 +70,11 @@ def union_ports(frames: Sequence[Frame], keys: Sequence[Sequence[str]]) -> DataF
         rows = rows.unionByName(other, allowMissingColumns=True)
     names = [f"k{i}" for i in range(len(keys[0]))]
     return (rows.repartition(*names) if names else rows.repartition(1)).drop(*names)
+
+
+def _prefix(port: int) -> str:
+    """What the columns of a port begin with; a single one has those of its frame."""
+    return "d" * port if port else "c"
 
 
 def _output_schema(schema: pa.Schema) -> spark.StructType:
@@ -137,7 +141,7 @@ def read_events(rows: pa.RecordBatch, node: Node, port: int) -> EventBatch:
     schema = node.inputs[port].schema
     keep = _rows_of_port(rows, port)
     columns = [
-        rows.column(f"{_PREFIXES[port]}{i}").cast(field.type, safe=False) for i, field in enumerate(schema)
+        rows.column(f"{_prefix(port)}{i}").cast(field.type, safe=False) for i, field in enumerate(schema)
     ]
     payload = pa.RecordBatch.from_arrays(columns, schema=schema)
     vs, ve = (_ticks(rows, name) for name in (VS, VE))

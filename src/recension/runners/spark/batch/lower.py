@@ -11,11 +11,20 @@ from recension.core.errors import RecensionError
 from recension.core.ticks import FOREVER
 from recension.plan import nodes
 from recension.plan.consistency import Consistency
+from recension.plan.due import without_waiting
 from recension.plan.group_apply import apply_by_keys
 from recension.plan.node import Node, rebuild, walk
 from recension.plan.rewrites import optimize
 from recension.plan.span import SpanNode
-from recension.runners.spark.batch import aggregates, coalescing, joins, lifetimes, merging, span
+from recension.runners.spark.batch import (
+    aggregates,
+    coalescing,
+    interval_joins,
+    joins,
+    lifetimes,
+    merging,
+    span,
+)
 from recension.runners.spark.batch.frame import Frame
 from recension.runners.spark.batch.local_operators import map_batches
 
@@ -33,14 +42,14 @@ def lower(query: Node, sources: Callable[[nodes.Source], Frame]) -> Frame:
 
 def require_runnable(query: Node) -> list[Node]:
     """The steps of a query, inputs before their readers; refuses one that depends on arrival."""
-    (root,) = optimize(rebuild([query], _apply_to_all_groups))
+    (root,) = optimize(rebuild(rebuild([query], _apply_to_all_groups), without_waiting))
     steps = list(walk(root))
     for node in steps:
         if not isinstance(node, nodes.Source):
             _lowering_of(node)
         if isinstance(node, nodes.ByKey):
             _require_versions(node)
-        if isinstance(node, Consistency | nodes.Merge):
+        if isinstance(node, Consistency | nodes.Merge | nodes.Pattern):
             _CHECKS[type(node)](node)
     return steps
 
@@ -81,6 +90,14 @@ def _require_nothing_late(node: nodes.AdvanceTime | nodes.ImportTime) -> None:
     )
 
 
+def _require_no_drops(node: nodes.Pattern) -> None:
+    if node.on_limit == "drop" and node.most is not None:
+        raise RecensionError(
+            f"{node.label}: which events on_limit='drop' drops depends on arrival, and a history has none; "
+            "run the query as a stream, or leave most= out of the batch query"
+        )
+
+
 def _require_versions(node: nodes.ByKey) -> None:
     if node.needs_arrival:
         raise RecensionError(
@@ -103,6 +120,7 @@ _LOWERINGS: dict[type, Callable[..., Frame]] = {
     SpanNode: map_batches,
     nodes.Union: merging.union,
     nodes.Merge: merging.merge,
+    nodes.Pattern: interval_joins.pattern,
     nodes.Distinct: coalescing.distinct,
     nodes.Edges: coalescing.edges,
     nodes.ByKey: coalescing.by_key,
@@ -113,6 +131,7 @@ _LOWERINGS: dict[type, Callable[..., Frame]] = {
     nodes.AlterLifetime: lifetimes.alter_lifetime,
     nodes.TimedSpan: map_batches,
     nodes.Clip: lifetimes.clip,
+    nodes.IntervalJoin: interval_joins.interval_join,
     nodes.Join: joins.join,
     nodes.SnapshotAggregate: aggregates.snapshot_aggregate,
     nodes.WindowAggregate: aggregates.window_aggregate,
@@ -130,6 +149,7 @@ _CHECKS: dict[type, Callable[..., None]] = {
     nodes.AdvanceTime: _require_nothing_late,
     nodes.ImportTime: _require_nothing_late,
     nodes.Merge: merging.require_lossless,
+    nodes.Pattern: _require_no_drops,
 }
 
 

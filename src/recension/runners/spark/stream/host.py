@@ -182,6 +182,8 @@ class Host:
             report.add_unreadable(packet.info for packet in packets if not packet.place)
             report.elements += size if isinstance(edge.origin, Source) else 0
             report.rows += size
+        if self._topology.wakes:
+            session.tick()
         for name, root in roots.items():
             root.detach_left_streams(arrived[name])
             report.add_inputs(root.states(), root.take_ignored())

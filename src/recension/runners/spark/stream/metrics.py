@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from recension.core import wall_clock
 from recension.core.errors import RecensionError
 from recension.gate.partition_state import PartitionProgress
+from recension.operators.due import AHEAD
 from recension.runners.local import Session
 from recension.runners.metrics import Metrics, dropped_count, late_count
 
@@ -77,7 +78,8 @@ class Report:
     def take(self, *, is_first: bool = True) -> dict[str, Any]:
         """What happened since the last taking, as plain values.
 
-        All shards know the same of partitions, but for what they have dropped: the first tells it of all.
+        All shards know the same of partitions, but for what they have dropped, and of starts far ahead: the
+        first tells it of all.
         """
         before, counted, unreadable = self._metrics, self._counts, self._unreadable
         inputs, elements, rows = self._inputs, self.elements, self.rows
@@ -86,6 +88,8 @@ class Report:
         counts = {n: c - counted.get(n, Counter()) for n, c in self._counts.items()}
         for name, more in unreadable.items():
             counts[name] = counts.get(name, Counter()) + more
+        if not is_first:
+            counts = {name: Counter({r: n for r, n in c.items() if r != AHEAD}) for name, c in counts.items()}
         # Operators that came with a stream which joined are at the end.
         nothing: dict[str, Any] = {}
         pairs = zip_longest(before, self._metrics, fillvalue=nothing)

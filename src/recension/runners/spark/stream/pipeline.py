@@ -27,7 +27,7 @@ from recension.core.time_kind import AWARE, TICKS, TimeKind
 from recension.plan.node import Node, walk
 from recension.plan.nodes import ByKey, Merge, Source, Table
 from recension.plan.source import require_one_kind
-from recension.runners.exchange.packets import DDL, METRICS, SPARK_COLUMNS, Packet
+from recension.runners.exchange.packets import DDL, METRICS, SPARK_COLUMNS, TIME, Packet
 from recension.runners.finite import require_inputs
 from recension.runners.meaning import warn_of_frames
 from recension.runners.spark.kafka.source import KafkaInput
@@ -249,6 +249,8 @@ def build_pipeline(
         if feedback_files is not None:
             packer = FeedbackPacker(plan, level, partition_keys(shards))
             packed.append(feedback_files.mapInArrow(packer.__call__, DDL))
+        if plan.wakes and level == 1:
+            packed.append(_ticks(spark, plan))
         return packed
 
     schema, first = plan.roots[0].schema, partition_keys(shards)[0]
@@ -283,6 +285,25 @@ def _watch_feedback(spark: SparkSession, folder: Path) -> DataFrame:
     return watch_files(spark, folder, None)
 
 
+def _ticks(spark: SparkSession, plan: Topology) -> DataFrame:
+    """In every micro-batch a packet for every shard, which passes it on: so one comes though no row comes.
+
+    Not timers of the stateful operator: with those Spark runs nothing after a restart until a row comes, and
+    a query that is to end when it has read everything would never end.
+    """
+    row = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
+    keys = partition_keys(plan.shards)[: plan.shards_from(1)]
+    shards = row.load().select(F.explode(F.array(*map(F.lit, keys))).alias("shard"))
+    packet = {"shard": F.col("shard"), "edge": F.lit(TIME)}
+    return _packets_of(shards, packet)
+
+
+def _packets_of(rows: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
+    """Rows as packets that have these columns, and else the defaults."""
+    whole = {name: F.lit(value) for name, value in Packet._field_defaults.items()} | dict(columns)
+    return rows.select(*(whole[name].cast(kind).alias(name) for name, kind in SPARK_COLUMNS.items()))
+
+
 def _source_packets(plan: Topology, inputs: Mapping[str, InputFrame], level: int) -> list[DataFrame]:
     """The packets of the sources that a level reads."""
     keys = partition_keys(plan.shards)
@@ -304,9 +325,7 @@ def _file_requests(plan: Topology, paths: DataFrame, name: str, level: int) -> D
     called = Packing(plan, name, level).end_of_task_packets()
     pairs = [F.struct(F.lit(keys[p.shard]).alias("shard"), F.lit(p.edge).alias("edge")) for p in called]
     to = paths.select("path", F.explode(F.array(*pairs)).alias("to"))
-    defaults = {name: F.lit(value) for name, value in Packet._field_defaults.items()}
-    columns = {"shard": F.col("to.shard"), "edge": F.col("to.edge"), **defaults, "place": F.col("path")}
-    return to.select(*(columns[name].cast(kind).alias(name) for name, kind in SPARK_COLUMNS.items()))
+    return _packets_of(to, {"shard": F.col("to.shard"), "edge": F.col("to.edge"), "place": F.col("path")})
 
 
 def through_levels(plan: Topology, arriving: SourcePackets) -> DataFrame:

@@ -20,6 +20,7 @@ from pyspark.cloudpickle import dumps
 from recension.core.errors import RecensionError
 from recension.core.time_kind import TimeKind
 from recension.lowering import lower
+from recension.plan.due import goes_by_clock
 from recension.plan.explain import describe
 from recension.plan.fragments import Edge, Fragment, cut
 from recension.plan.node import Node, each_once, plan_structure, walk
@@ -167,8 +168,13 @@ class Topology:
 
     @cached_property
     def goes_by_time(self) -> bool:
-        """Does a source count by the timestamps of micro-batches?"""
-        return any(source.idle is not None for source in self.sources().values())
+        """Does a source or a step count by the timestamps of micro-batches?"""
+        return self.wakes or any(source.idle is not None for source in self.sources().values())
+
+    @cached_property
+    def wakes(self) -> bool:
+        """May something come out though no row comes?"""
+        return goes_by_clock(self.roots)
 
     def sources(self) -> dict[str, Source]:
         """The query's own sources, by name."""
