@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from recension.core.errors import RecensionError
 from recension.plan.aggregate import GroupedNode
 from recension.plan.consistency import Consistency
@@ -60,7 +62,8 @@ def find_warnings(
     """
     found = [text for node in each_once(plans) for text in _warnings_of_keys(node)]
     for node in each_once(_with_instants(plans, instants)):
-        if _meets_by_lifetimes(node) and all(side.properties.is_point for side in node.inputs):
+        is_by_overlap = isinstance(node, Join) and not isinstance(node, IntervalJoin)
+        if is_by_overlap and all(side.properties.is_point for side in node.inputs):
             found.append(
                 f"{node.label}: both sides are instants, which meet only at the very same tick; give one of "
                 "them a length, with end= or .set_duration(...), or put both into windows first"
@@ -68,11 +71,6 @@ def find_warnings(
         if (effect := _describe_endless(node)) is not None and _never_ends(node.inputs[0], endless):
             found.append(f"{node.label}: rows that never end {effect}")
     return list(dict.fromkeys(found))
-
-
-def _meets_by_lifetimes(node: Node) -> bool:
-    """Must rows be alive together? Joins by start, `unless` among them, ask for the distance of starts."""
-    return isinstance(node, Join) and not isinstance(node, IntervalJoin)
 
 
 def _with_instants(plans: Sequence[Node], instants: Collection[str] | None) -> list[Node]:
@@ -117,15 +115,26 @@ def _never_ends(node: Node, endless: Collection[str]) -> bool:
 
 
 def _warnings_of_keys(node: Node) -> Iterator[str]:
-    """Keys of which nearly every row has its own."""
-    for below, key in _keys_of(node):
-        source, name = _find_origin(below, key)
-        if source is not None and name in (source.start, source.end):
+    """Keys of which nearly every row has its own.
+
+    A day is no moment: many rows start on it. And what is known, or joined, by a moment and something else
+    may well be meant: the reading of a sensor at a time.
+    """
+    found = [_find_origin(below, key) for below, key in _keys_of(node)]
+    times = [(source, name) for source, name in found if source is not None and _is_moment(source, name)]
+    needs_all = isinstance(node, Join) or (isinstance(node, ByKey) and not isinstance(node, ChangesByKey))
+    if not needs_all or len(times) == len(found):
+        for source, name in times:
             yield (
                 f"{node.label}: the key {name} is the {'start' if name == source.start else 'end'} column of "
                 f"source {source.name}, so nearly every row has a key of its own; times are no keys: leave "
                 "it out, or use windows"
             )
+
+
+def _is_moment(source: Source, name: str) -> bool:
+    """Is it a column of times, finer than days?"""
+    return name in (source.start, source.end) and not pa.types.is_date(source.columns.field(name).type)
 
 
 def _keys_of(node: Node) -> list[tuple[Node, str]]:
