@@ -155,8 +155,6 @@ SURE = {
     "what does not follow": rc.unless(CALLS, FAULTS, within=5, on="k"),
     "windows of instants": CALLS.tumbling(9).agg(n=rc.count()).join(FAULTS, where=rc.lit(True)),
     "instants with spans": CALLS.join(SPANS, on="k"),
-    "instants by their starts": CALLS.join(FAULTS, on="k", starts=(0, 5)),
-    "instants that nothing follows": rc.unless(CALLS, FAULTS, within=5, on="k"),
     "a part of a time as a key": CALLS.group_by(day=rc.col("t") % 7).agg(n=rc.count()),
     "windows that end": PLAIN.inserts().tumbling(10, until=50).agg(n=rc.count()),
     "windows of instants alone": CALLS.tumbling(10).agg(n=rc.count()),
