@@ -138,20 +138,13 @@ class Decode:
         self._times.require(layout.kind, name)
         if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
-<<<<<<< HEAD
-        table = table if columns is not None and columns.order else sort_rows(table)
-        parts, texts = list[Rows](), LongTexts(self._source.columns.names, name)
-        for rows in chain.from_iterable(map(texts.slices, _combined_batches(table))):
-            parts.append(self._read_rows(rows, layout, columns, first, arrival.origin))
-            first += parts[-1].size
-=======
         order = None if columns is not None and columns.order else row_order(table, name, first)
         table = table if order is None else table.take(pa.array(order))
+        texts = LongTexts(self._source.columns.names, name)
         parts, at = list[Rows](), first
-        for rows in _combined_batches(table):
+        for rows in chain.from_iterable(map(texts.slices, _combined_batches(table))):
             parts.append(self._read_rows(rows, layout, columns, at, arrival.origin))
             at += parts[-1].size
->>>>>>> 9634de3c0beb0313fcb2e80cbf6b353afe9a5b2f
             if parts[-1].fault is not None:
                 break
         joined = self._join(parts)
