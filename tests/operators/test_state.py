@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recension.core.sorted_runs import Columns
@@ -155,6 +155,7 @@ def test_keys_are_numbered_in_order_of_appearance(
 
 
 @given(st.lists(st.integers(0, 15), min_size=20, max_size=40), st.lists(st.sets(st.integers(0, 15), max_size=2)))
+@example([0, 0, 1, 1, 2, 2, 2, 3, 3], [{0, 3}])
 def test_rows_of_one_key_reach_into_blocks_that_no_change_touches(
     first: list[int], edits: list[set[int]]
 ) -> None:
