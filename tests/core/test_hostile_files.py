@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import recension as rc
 from recension.core.classes import classify
 from recension.core.difference import difference
 from recension.core.errors import FormatError
 from recension.core.formats import write_history
 from recension.core.formats.files import validate_batch
 from recension.core.formats.json_blocks import DEEPEST, MOST_CELLS, Block
+from recension.core.formats.long_texts import LongTexts
 from recension.core.history import History
 from recension.core.reconstitution import reconstitute
 from recension.core.values import values_of
@@ -372,22 +374,73 @@ def test_nulls_below_a_field_that_may_not_be_null(tmp_path: Path) -> None:
     assert not difference(history, _history(tmp_path / "s.arrow"))
 
 
-@pytest.mark.parametrize("form", ["a dictionary", "a text", "arrow"])
-def test_a_long_text_in_every_row_is_read_in_small_parts(form: str, tmp_path: Path) -> None:
-    """A file of some kilobytes with three gigabytes of text: never in memory at once."""
-    text, rows = "x" * (1 << 20), 3000
-    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
-    table, path = pa.table({"_vs": range(rows), "k": column}), tmp_path / "long.parquet"
+FORMS = ["a dictionary", "a text", "arrow"]
+
+
+def _repeated(form: str, size: int, rows: int, folder: Path, *, group: int | None = None) -> Path:
+    """A file of some kilobytes in which one text of a dictionary stands in every row."""
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * size]))
+    table = pa.table({"_vs": range(rows), "k": column})
     if form == "arrow":
-        path = tmp_path / "long.arrow"
+        path = folder / "long.arrow"
         with pa.ipc.new_file(str(path), table.schema) as arrow:
             arrow.write_table(table)
-    else:
-        stored = form == "a dictionary"
-        with pq.ParquetWriter(path, table.schema, write_statistics=False, store_schema=stored) as parquet:
-            parquet.write_table(table)
-        assert path.stat().st_size < 200_000
+        return path
+    path = folder / "long.parquet"
+    stored = form == "a dictionary"
+    with pq.ParquetWriter(path, table.schema, write_statistics=False, store_schema=stored) as parquet:
+        parquet.write_table(table, group)
+    assert path.stat().st_size < 200_000
+    return path
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_long_text_in_every_row_is_read_in_small_parts(form: str, tmp_path: Path) -> None:
+    """A file with 200 MB of text: never in memory at once."""
+    path = _repeated(form, 1 << 20, 200, tmp_path)
     batches = islice(open_stream(path), 3)
-    seen = [(len(batch), batch.payload.nbytes, batch.payload["k"][0].as_py() == text) for batch in batches]
+    seen = [(len(batch), batch.payload.nbytes, set(batch.payload["k"].to_pylist())) for batch in batches]
     assert len(seen) == 3
-    assert all(size < 50 and taken < 50_000_000 and is_same for size, taken, is_same in seen)
+    assert all(size < 50 and taken < 50_000_000 for size, taken, _ in seen)
+    assert all(texts == {"x" * (1 << 20)} for *_, texts in seen)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_long_texts_that_no_memory_would_hold_are_refused(form: str, tmp_path: Path) -> None:
+    """20,000 rows of 1 MB each: 20 GB, however the file is read."""
+    path = _repeated(form, 1 << 20, 20_000, tmp_path)
+    says = r"long\.\w+: column k: 20,000 rows repeat the long texts of a dictionary and take 21\.0 GB: keep"
+    before = pa.total_allocated_bytes()
+    with pytest.raises(FormatError, match=says):
+        list(open_stream(path))
+    with pytest.raises(FormatError, match=says):
+        rc.run(rc.source("s", {"k": "string"}), {"s": path})
+    assert pa.total_allocated_bytes() - before < 50_000_000
+
+
+def test_long_texts_are_counted_over_row_groups(tmp_path: Path) -> None:
+    """Each row group has 48 MB of text, and a dictionary of its own."""
+    path = _repeated("a dictionary", 40_000, 20_000, tmp_path, group=1200)
+    taken: list[int] = []
+    with pytest.raises(FormatError, match=r"rows repeat the long texts of a dictionary and take 0\.\d GB"):
+        taken.extend(batch.payload.nbytes for batch in open_stream(path))
+    assert len(taken) > 5
+    assert max(taken) < 80_000_000
+
+
+def test_a_table_that_repeats_long_texts_is_refused_when_it_is_pushed() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(5000, np.int32)), pa.array(["x" * (1 << 20)]))
+    table, session = pa.table({"_vs": range(5000), "k": column}), rc.session(rc.source("s", {"k": "string"}))
+    with pytest.raises(FormatError, match=r"s: column k: 5,000 rows repeat the long texts"):
+        session.push("s", table)
+    session.push("s", table.slice(0, 100))
+    assert len(session.history().to_events()) == 100
+
+
+def test_texts_of_a_usual_length_may_stand_in_any_number_of_rows() -> None:
+    """4 KB in each of 200,000 rows, which are 800 MB, are read: what counts is what a row takes."""
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(50_000, np.int32)), pa.array(["x" * 4096]))
+    texts = LongTexts(["k"], "s")
+    for _ in range(4):
+        parts = list(texts.slices(pa.record_batch([column], ["k"])))
+        assert sum(map(len, parts)) == 50_000

@@ -11,7 +11,7 @@ import pytest
 
 import recension as rc
 from recension.core.change_log import tables_of
-from recension.core.errors import RecensionError, StreamError
+from recension.core.errors import FormatError, RecensionError, StreamError
 from recension.core.events import Cti, Insert, Retract
 from recension.core.validity import Policy
 from recension.gate.files import open_stream
@@ -135,3 +135,11 @@ def test_data_by_partition_may_be_paths(tmp_path: Path) -> None:
         session.push("s", tmp_path / "p.jsonl", partition=1)
     session.push("s", tmp_path / "p.jsonl")
     assert len(session.history()) == 3
+
+
+def test_a_fault_in_one_part_comes_before_what_is_wrong_in_the_next() -> None:
+    source = rc.source("s", {"x": "int64"}, partition=("p",))
+    bad = pa.table({"_kind": ["insert", "odd"], "_vs": [1, 2], "x": [1, 2]})
+    parts = {"a": bad.slice(0, 1), "b": bad, "c": pa.table({"_kind": ["insert"], "_vs": [1]})}
+    with pytest.raises(FormatError, match=r"s: row 3: unknown kind 'odd'"):
+        rc.session(source).push("s", parts)

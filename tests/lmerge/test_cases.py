@@ -233,3 +233,27 @@ def test_the_papers_outputs_are_judged_right() -> None:
             with pytest.raises(AssertionError):
                 judge.check()
     assert image([Event(A, 1, 5), Event(A, 3, 9)], 6, since=6).total() == 1
+
+
+def play_joining(*since: int) -> Play:
+    """One input that tells an end, and others that join when the output has come to these times."""
+    play = Play(lambda ports: make_merge("R3", SCHEMA, ports), 1)
+    for t in since:
+        play.attach(t)
+    assert play.feed(0, [Insert(A, 5, 12)]) == [Insert(A, 5, 12)]
+    return play
+
+
+def test_of_inputs_that_join_together_the_first_leads() -> None:
+    play = play_joining(10, 10)
+    play.feed(1, [Insert(A, 5, 40), Cti(20)])
+    play.feed(2, [Insert(A, 5, 30), Cti(20)])
+    assert play.feed(0, [Cti(10)]) == [Retract(A, 5, 12, 40), Cti(20)]
+
+
+def test_a_stable_that_lets_several_join_one_by_one_adjusts_once() -> None:
+    """Ruling 38: what the second says of an event is not shown before what the third says of it."""
+    play = play_joining(10, 15)
+    play.feed(1, [Insert(A, 5, 25), Cti(20)])
+    play.feed(2, [Insert(A, 5, 50), Cti(30)])
+    assert play.feed(0, [Cti(10)]) == [Retract(A, 5, 12, 50), Cti(30)]

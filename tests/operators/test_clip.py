@@ -107,3 +107,13 @@ def test_removed_starts_in_the_way_are_passed_over() -> None:
     driver.feed(gone, RIGHT)
     driver.feed([Insert(P, 0, 1000)], LEFT)
     assert driver.history() == [Event(P, 0, 199)]
+
+
+def test_a_start_that_goes_as_another_comes_there_still_clips() -> None:
+    """Two events of the other stream start at one time: in one batch the first goes and the second comes."""
+    other = pa.schema([("p", pa.string()), ("n", pa.int64())])
+    driver = Driver(lambda: Clip(JoinSide(NAME, ("p",)), JoinSide(other, ("p",))), NAME, other)
+    driver.feed([Insert({**P, "n": 1}, 4, 9)], RIGHT)
+    driver.feed([Retract({**P, "n": 1}, 4, 9, 4), Insert({**P, "n": 2}, 4, 6)], RIGHT)
+    driver.feed([Insert(P, 0, 10)], LEFT)
+    assert driver.history() == [Event(P, 0, 4)]

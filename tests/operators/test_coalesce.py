@@ -19,7 +19,7 @@ from recension.core.ticks import FOREVER
 from recension.denote import coalesce, edges
 from recension.operators.coalesce import Coalesce
 from recension.operators.edges import Edges
-from recension.operators.state import block_table, group_counts
+from recension.operators.state import block_table, group_counts, leaf_table
 from recension.plan.equivalences import Custom, Equivalence, Trend, Within
 from recension.testing import assert_equivalent
 from recension.testing.driver import Driver
@@ -149,3 +149,17 @@ def test_edges_coalesced(data: st.DataObject) -> None:
         drive.feed(first.feed(batch))
         assert_equivalent(drive.history(), coalesce(edges(first.input_history(), "k"), "v", "k", INCREASING))
     assert drive.operator.state_rows() == 0
+
+
+def test_a_longer_reach_is_seen_beyond_what_was_read() -> None:
+    """In a long group the first of a chain stays, and its second grows: up to one that is far behind."""
+    reading: Payload = {"k": "a", "v": 0}
+    short = [Insert(reading, vs, vs + 2) for vs in range(2, 14)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_table, "_BLOCK", 1)
+        patch.setattr(leaf_table, "_LONG", 4)
+        drive = driver(Within(9))
+        drive.feed([Insert(reading, 0, 2), Insert(reading, 1, 50), *short, Insert(reading, 70, 80)])
+    assert drive.history() == [Event(reading, 0, 50), Event(reading, 70, 80)]
+    drive.feed([Retract(reading, 1, 50, 70)])
+    assert drive.history() == [Event(reading, 0, 80)]

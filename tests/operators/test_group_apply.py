@@ -148,3 +148,12 @@ def test_the_checks_of_a_source_forget_behind_the_slowest_group() -> None:
     assert next(m.state_rows for m in session.metrics() if m.name == "s") == 40
     session.push("s", [Cti(400)])
     assert next(m.state_rows for m in session.metrics() if m.name == "s") == 0
+
+
+def test_a_restored_group_holds_the_cti_back_as_before() -> None:
+    """Group a has a session that is open; nothing comes of a after the restore, but of b."""
+    drive = driver(lambda g: g.finalize().sessions(5).agg(n=rc.count()))
+    drive.feed([keyed(Insert({"k": name, "v": 1}, vs, vs + 1)) for name, vs in (("a", 8), ("b", 1))])
+    assert drive.feed([Cti(10)])[-1] == Cti(8)
+    drive.restore_twin()
+    assert Cti(10) not in drive.feed([keyed(Insert({"k": "b", "v": 1}, 20, 21))])

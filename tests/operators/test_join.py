@@ -168,3 +168,14 @@ def long_stream(seed: int) -> list[Insert]:
 
 def bag(history: History) -> Counter[str]:
     return Counter(map(str, history))
+
+
+def test_feedback_keeps_events_that_may_be_lengthened() -> None:
+    """What a reader does not want now, it wants when it has grown: the pair must have been inserted then."""
+    side, event = JoinSide(SCHEMA, ("k",)), {"k": "a", "v": 1}
+    driver = Driver(lambda: Join(side, side, COLUMNS), SCHEMA, SCHEMA)
+    driver.feed([Insert(event, 0, 5)], LEFT)
+    assert driver.operator.on_feedback(10, [False, True]) == [10, 10]
+    driver.feed([Insert(event, 0, 30)], RIGHT)
+    driver.feed([Retract(event, 0, 5, 20)], LEFT)
+    assert driver.history() == [Event({"k": "a", "v": 1, "v_right": 1}, 0, 20)]

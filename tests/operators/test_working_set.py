@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recension.operators.windowed import working_set
 from recension.operators.windowed.steps import AxisSteps
-from recension.operators.windowed.working_set import _interleave
+from recension.operators.windowed.working_set import Sums, _interleave
 
 POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 9)), unique=True, max_size=30).map(sorted)
 
@@ -30,3 +30,12 @@ def test_end_points_and_steps_side_by_side(
     assert [merged[at] for at in at_known.tolist()] == known
     assert [merged[at] for at in at_steps.tolist()] == steps
     assert is_new.tolist() == [point not in known for point in merged]
+
+
+def test_a_row_without_events_left_has_no_rounding_error_left() -> None:
+    """0.1 was lost beside 1e40, and is taken back nevertheless."""
+    none = np.zeros(2)
+    held = Sums(np.array([2, 2]), [], [(np.array([1e40, 1e40]), none)])
+    taken = Sums(np.array([-2, -1]), [], [(np.array([-1e40, -1e40]), np.array([-0.1, -0.1]))])
+    ((high, low),) = held.add(taken).pairs
+    assert (high + low).tolist() == [0.0, -0.1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import subprocess
 import sys
 import typing
@@ -206,6 +207,21 @@ NOT_WRITTEN = {
     "RowSource.envelopes": "how rows are written in a file, not what they say",
     "Policies.verify": "calls the user's code twice and compares; state and answers are the same",
 }
+
+
+def test_a_node_that_is_sent_to_another_process_is_the_same_node() -> None:
+    """Also in fields that no structure has, and where a subclass adds fields of its own."""
+    sources = [
+        rc.table("sites", {"k": "string"}, refresh="10m"),
+        rc.source("s", SCHEMA, arrival="loaded_at", key="k", version="x"),
+        rc.changes("c", SCHEMA, key="k", start="x"),
+    ]
+    merge = rc.merge(s, other, case="R4", on_anomaly="raise")
+    for node in (step for query in (*sources, merge) for step in walk(query.plan)):
+        found = pickle.loads(pickle.dumps(node))
+        assert found is node
+        fresh = type(node)(*node.__reduce__()[1])
+        assert all(getattr(fresh, field.name) == getattr(node, field.name) for field in fields(node))
 
 
 def test_every_kind_of_node_is_looked_at() -> None:

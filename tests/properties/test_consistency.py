@@ -118,7 +118,8 @@ def test_a_level_given_before_stays() -> None:
 
 def steps_in(query: rc.Stream) -> list[str]:
     lines = [line.strip(" │├└─") for line in query.explain(rewrite=False).splitlines()]
-    return [line for line in lines if not line.startswith(("columns:", "known:", "chosen:"))]
+    about = ("columns:", "known:", "chosen:", "lifetimes:", "warning:")
+    return [line for line in lines if not line.startswith(about)]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ from recension.core.batch import EventBatch, cti, empty, null_payload
 from recension.core.errors import FormatError, RecensionError, StreamError, first_line
 from recension.core.formats.columns import Layout, describe_missing, layout_of
 from recension.core.formats.decode import Decoder
+from recension.core.formats.long_texts import LongTexts
 from recension.core.formats.reader import BATCH_SIZE, StreamFiles, open_files
 from recension.core.formats.stream_files import join_rows, sort_rows
 from recension.core.history import History
@@ -139,8 +141,8 @@ class Decode:
         if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
         table = table if columns is not None and columns.order else sort_rows(table)
-        parts = list[Rows]()
-        for rows in _combined_batches(table):
+        parts, texts = list[Rows](), LongTexts(self._source.columns.names, name)
+        for rows in chain.from_iterable(map(texts.slices, _combined_batches(table))):
             parts.append(self._read_rows(rows, layout, columns, first, arrival.origin))
             first += parts[-1].size
             if parts[-1].fault is not None:

@@ -121,8 +121,9 @@ class Node(ByReference, metaclass=_InterningMeta):
         return ("input", *ports) if ports else ("plan", *plan_structure([node]))
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        kind, *values = self.identity()
-        return kind, tuple(values)
+        """By its fields in their order: `identity` has them in another where a subclass adds some."""
+        own = fields(self)  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, field.name) for field in own)
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from recension.core.errors import FormatError
 from recension.core.formats.columns import require_readable
-from recension.core.formats.files import format_errors, in_bounded_slices, validate_batch
+from recension.core.formats.files import format_errors, validate_batch
+from recension.core.formats.long_texts import LongTexts
 
 LARGEST: Final = 512 << 20
 """What one record batch may be when it is unpacked."""
@@ -53,11 +54,12 @@ class ArrowRows:
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, at most ``size`` rows at a time."""
+        texts = LongTexts(wanted.names, str(self._path))
         with format_errors(str(self._path)), self._open() as reader:
             for batch in _record_batches(reader):
                 chosen = validate_batch(batch.select(wanted.names))
                 for start in range(0, len(chosen), size):
-                    yield from in_bounded_slices(chosen.slice(start, size))
+                    yield from texts.slices(chosen.slice(start, size))
 
     def _check(self, source: pa.NativeFile) -> None:
         try:

@@ -19,7 +19,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recension.core.errors import FormatError, TimeError, first_failure
 
@@ -31,11 +30,6 @@ _AT_ONCE: Final = 1 << 20
 _ASCII: Final = 0x80
 _DIGEST: Final = "digest"
 _DIGEST_BYTES: Final = 16
-TEXTS: Final = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-# So many bytes of text a batch may have without its dictionaries; one that has more is cut into small parts,
-# since some of them are together in memory.
-DECODED: Final = 1 << 26
-_PART: Final = 1 << 22
 _SEAL: Final = re.compile(rf"[0-9]+:[0-9a-f]{{{2 * _DIGEST_BYTES}}}")
 
 
@@ -138,37 +132,6 @@ def validate_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         except pa.ArrowInvalid as why:
             raise pa.ArrowInvalid(f"column {name}: {why}") from None
     return batch
-
-
-def in_bounded_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch, or slices of it, whose texts do not take much more room than a batch has.
-
-    A value of a dictionary may stand in every row: a file of some kilobytes may have gigabytes of text.
-    """
-    sizes = [size for column in batch.columns if (size := _decoded_sizes(column)) is not None]
-    ends = np.cumsum(np.sum(sizes, axis=0)) if sizes else np.zeros(0, np.int64)
-    start = 0
-    while start < len(batch):
-        stop = len(batch)
-        if len(ends) and ends[-1] > DECODED:
-            before = ends[start - 1] if start else 0
-            stop = max(start + 1, int(np.searchsorted(ends, before + _PART, "right")))
-        yield batch if stop - start == len(batch) else batch.slice(start, stop - start)
-        start = stop
-
-
-def longest_text(column: pa.DictionaryArray) -> int:
-    """The bytes of the longest text in its dictionary."""
-    return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
-
-
-def _decoded_sizes(column: pa.Array) -> Any:
-    """How many bytes the text of each row takes without its dictionary; None if that is not one of texts."""
-    kind = column.type
-    if not pa.types.is_dictionary(kind) or kind.value_type not in TEXTS or not len(column.dictionary):
-        return None
-    sizes = pc.binary_length(column.dictionary).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return sizes[column.indices.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)]
 
 
 def _is_plain_ascii(column: pa.Array) -> bool:

@@ -15,16 +15,8 @@ import pyarrow.parquet as pq
 from recension.core.batch import Index
 from recension.core.errors import FormatError
 from recension.core.formats.columns import KIND, TIMES, require_readable
-from recension.core.formats.files import (
-    DECODED,
-    TEXTS,
-    format_errors,
-    in_bounded_slices,
-    longest_text,
-    require_seal,
-    require_size,
-    validate_batch,
-)
+from recension.core.formats.files import format_errors, require_seal, require_size, validate_batch
+from recension.core.formats.long_texts import DECODED, TEXTS, LongTexts, longest_text
 
 _ROW_GROUP: Final = 1 << 18
 
@@ -59,10 +51,11 @@ class ParquetRows:
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns, ``size`` rows at a time."""
+        texts = LongTexts(wanted.names, str(self._path))
         with self._read(wanted, size) as file:
             batches = map(validate_batch, file.iter_batches(size, columns=wanted.names, use_threads=False))
             kept = batches if self._without is None else _without_rows(batches, self._without)
-            yield from (part for batch in kept for part in in_bounded_slices(batch))
+            yield from (part for batch in kept for part in texts.slices(batch))
 
     def batches_with(self, wanted: pa.Schema, size: int, rows: Index) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Those batches that have one of some rows (from 0, ascending), and where each begins.
@@ -70,6 +63,7 @@ class ParquetRows:
         Row groups without any of them are not read. No row may be deleted.
         """
         groups = np.unique(np.searchsorted(self._groups, rows, "right") - 1)
+        texts = LongTexts(wanted.names, str(self._path))
         with self._read(wanted, size) as file:
             for group in groups.tolist():
                 first = int(self._groups[group])
@@ -77,7 +71,7 @@ class ParquetRows:
                     low, high = np.searchsorted(rows, (first, first + len(batch)))
                     if low < high:
                         at = first
-                        for part in in_bounded_slices(validate_batch(batch)):
+                        for part in texts.slices(validate_batch(batch)):
                             yield at, part
                             at += len(part)
                     first += len(batch)
@@ -100,12 +94,13 @@ class ParquetRows:
             return []
         found = set[str]()
         with self._open(names) as file:
+            # A batch goes on from one row group into the next.
+            most = DECODED // max(1, min(size, file.metadata.num_rows))
             stored = {file.metadata.schema.column(at).path: at for at in range(len(file.metadata.schema))}
             for group in range(file.num_row_groups):
                 content = file.metadata.row_group(group)
                 for name in (name for name in names if name in stored and name not in found):
                     chunk = content.column(stored[name])
-                    most = DECODED // max(1, min(size, content.num_rows))
                     if chunk.has_dictionary_page and chunk.total_uncompressed_size > most:
                         (first,) = islice(file.iter_batches(1, [group], columns=[name], use_threads=False), 1)
                         if longest_text(first.column(0)) > most:

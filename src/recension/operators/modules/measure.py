@@ -69,7 +69,6 @@ class Modules(Measure):
         self._inputs = ahead(spec.inputs)
         self._events = EventsOfGroups(spec.stored, index.place, insert_only=spec.insert_only)
         self._kept = None if spec.recompute else KeptRows(answers.schema)
-        self._in_cti = BEGINNING
         follows = index.is_fixed and spec.waits_for is None and not spec.breaks_ties
         self.shards_share_ctis = follows or spec.stamp in ("time_bound", "unrestricted")
 
@@ -143,7 +142,7 @@ class Modules(Measure):
 
     def _earliest_cause(self, batch: EventBatch) -> int:
         """The earliest cause of changes: the first element of the batch, or a window that came into view."""
-        return max(self._in_cti, min(self._index.watermark, int(batch.sync().min(initial=FOREVER))))
+        return min(self._index.watermark, int(batch.sync().min(initial=FOREVER)))
 
     def _require_bound(
         self, out: EventBatch, since: int, answers: list[tuple[WindowList, ModuleRows]]
@@ -170,7 +169,6 @@ class Modules(Measure):
         return min(tied, self._events.earliest_ending(t if self._spec.waits_for == "any" else t + 1))
 
     def close(self, t: int, closing: Closing) -> int:
-        self._in_cti = t
         if closing.gone is not None:
             group, *places = closing.gone
             self._events.remove_within(self._index.group_hash(group), *places)
@@ -182,7 +180,6 @@ class Modules(Measure):
         return {"time_bound": t, "unrestricted": BEGINNING}.get(self._spec.stamp, closing.first_open)
 
     def clear(self) -> None:
-        self._in_cti = FOREVER
         self._events.expire(FOREVER)
         if self._kept is not None:
             self._kept.expire(FOREVER)
@@ -190,7 +187,7 @@ class Modules(Measure):
             states.clear()
 
     def trace(self) -> tuple[int, ...]:
-        return (self._index.watermark, self._in_cti)
+        return (self._index.watermark,)
 
     def rows(self) -> int:
         kept = 0 if self._kept is None else self._kept.count_live()
@@ -200,7 +197,7 @@ class Modules(Measure):
         return self._events.nbytes() + (0 if self._kept is None else self._kept.nbytes())
 
     def snapshot(self) -> Chunks:
-        chunks = {**self._events.snapshot(), "in_cti": pa.table({"t": [self._in_cti]})}
+        chunks = {**self._events.snapshot()}
         if self._kept is not None:
             chunks |= self._kept.parts("shown")
         for i, states in enumerate(self._answers.states):
@@ -209,7 +206,6 @@ class Modules(Measure):
 
     def restore(self, chunks: Chunks) -> None:
         self._events.restore(chunks)
-        self._in_cti = chunks["in_cti"]["t"][0].as_py()
         if self._kept is not None:
             self._kept.restore("shown", chunks)
         for i, states in enumerate(self._answers.states):
