@@ -96,6 +96,12 @@ def test_the_innermost_clause_says_it_and_leaves_the_python_out() -> None:
         leases.agg(answer=3)  # type: ignore[arg-type]
     assert str(sql.value) == "3:8: SELECT: 3 is not an aggregate"
     assert str(why.value).startswith("3:8: SELECT: ")
+    with pytest.raises(rc.SchemaError) as join, said_as("JOIN", at="3:8"):
+        leases.join(leases)
+    assert str(join.value) == "3:8: JOIN: nothing says which events match"
+    with pytest.raises(rc.SchemaError) as cross, said_as("CROSS JOIN", at="3:8"):
+        leases.join(leases, on="user", how="cross")
+    assert str(cross.value) == "3:8: CROSS JOIN: every pair matches"
 
 
 def test_an_error_in_data_keeps_its_place() -> None:

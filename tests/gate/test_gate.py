@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
 import pytest
 
 import recension as rc
@@ -85,6 +89,80 @@ def test_the_earliest_row_is_reported_whichever_step_finds_it(
         assert read.value.reason == pushed.value.reason
 
 
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl", "s.parquet", "s.arrow"])
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_value_that_no_column_holds_is_reported_after_the_faults_of_earlier_rows(
+    name: str, size: int, tmp_path: Path
+) -> None:
+    """A text is converted a block at a time, so its values are looked at before any step is."""
+    path, source = tmp_path / name, rc.source("s", {"k": "string", "v": "int64", "w": "int64"})
+    good = {"_kind": "insert", "_vs": 6, "_ve": None, "k": "a", "v": 1.0, "w": 1.0}
+    late = {**good, "_vs": 2}
+    cti: dict[str, Any] = {**dict.fromkeys(good), "_kind": "cti", "_vs": 5}
+    write_rows(path, [good, cti, {**good, "w": 1.5}, {**good, "v": 2.5}])
+    with pytest.raises(StreamError, match="row 3: column w: "):
+        rc.run(source, {"s": open_stream(path, batch_size=size)})
+    write_rows(path, [good, cti, late, {**good, "v": 2.5}, {**good, "w": 1.5}])
+    for way in (
+        lambda: rc.run(source, {"s": path}, batch_size=size),
+        lambda: rc.run(source, {"s": open_stream(path, batch_size=size)}),
+        lambda: rc.session(source).push("s", path),
+    ):
+        with pytest.raises(StreamError, match="row 3: breaks an earlier cti"):
+            way()
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Rows as a file of the format that its name says."""
+    table = pa.Table.from_pylist(rows)
+    match path.suffix:
+        case ".csv":
+            pyarrow.csv.write_csv(table, path)
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        case ".parquet":
+            pq.write_table(table, path)
+        case ".arrow":
+            pyarrow.feather.write_feather(table, str(path), compression="uncompressed")
+
+
+def test_times_of_another_kind_are_reported_after_the_faults_of_earlier_rows() -> None:
+    late, other = Insert(A, 2), Insert(A, datetime(2024, 7, 1), datetime(2024, 7, 2))
+    session = rc.session(rc.source("s", {"k": "string"}))
+    with pytest.raises(StreamError, match="s: row 3: breaks an earlier cti"):
+        session.push("s", [Insert(A, 1), Cti(5), late, other])
+    with pytest.raises(rc.TimeError, match=r"s: row 3: insert .* the times are timestamps without a zone"):
+        session.push("s", [Insert(A, 1), Cti(5), other, late])
+
+
+def numbered(path: Path, places: list[tuple[int | None, int]]) -> tuple[pa.Table, Path]:
+    """Rows that their writer has numbered, the last of which ends as it begins; also as a file."""
+    rows = [{**GOOD, "_batch": batch, "_seq": seq} for batch, seq in places]
+    rows[-1]["_ve"] = rows[-1]["_vs"]
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, path)
+    return table, path
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        ([(1, 0), (0, 1), (2, 0), (0, 0)], "row 4: an event that ends before"),
+        ([(0, 0), (None, 1)], "row 2: _batch"),
+    ],
+    ids=["in another order", "without a number"],
+)
+def test_rows_that_are_read_in_another_order_keep_their_numbers(
+    places: list[tuple[int | None, int]], says: str, tmp_path: Path
+) -> None:
+    source = rc.source("s", {"k": "string"})
+    for data in numbered(tmp_path / "s.parquet", places):
+        with pytest.raises(StreamError, match=says):
+            rc.session(source).push("s", data)
+        with pytest.raises(StreamError, match=says):
+            rc.run(source, {"s": data}, batch_size=1)
+
+
 def test_a_push_of_a_path_is_taken_in_as_a_whole(tmp_path: Path) -> None:
     for number, row in enumerate([GOOD, {**GOOD, "_kind": "cti", "_vs": 20, "_ve": None}, GOOD]):
         (tmp_path / f"{number}.jsonl").write_text(json.dumps(row) + "\n")
@@ -143,3 +221,17 @@ def test_a_fault_in_one_part_comes_before_what_is_wrong_in_the_next() -> None:
     parts = {"a": bad.slice(0, 1), "b": bad, "c": pa.table({"_kind": ["insert"], "_vs": [1]})}
     with pytest.raises(FormatError, match=r"s: row 3: unknown kind 'odd'"):
         rc.session(source).push("s", parts)
+
+
+def test_directories_of_partitions_are_not_given_to_another_partition(tmp_path: Path) -> None:
+    (tmp_path / "p=1").mkdir()
+    (tmp_path / "p=1" / "0.jsonl").write_text(json.dumps(GOOD) + "\n")
+    session = rc.session(rc.source("s", {"k": "string"}, partition="p"))
+    refused = "a directory for each partition, such as '1', which says it"
+    with pytest.raises(RecensionError, match=refused):
+        session.push("s", tmp_path, partition=2)
+    with pytest.raises(RecensionError, match=refused):
+        session.push("s", {2: tmp_path})
+    session.push("s", tmp_path / "p=1", partition=1)
+    session.push("s", tmp_path)
+    assert len(session.history()) == 2

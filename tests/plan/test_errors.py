@@ -74,6 +74,11 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "source: '_kind' is a control column of streams; choose another name",
     ),
     (
+        lambda: rc.source("s", {"_k": "string"}),
+        SchemaError,
+        "source: column '_k': names that start with _ are reserved",
+    ),
+    (
         lambda: rc.source("s", {"x": "strin"}),
         SchemaError,
         "source, column 'x': 'strin' is not a type; write an Arrow type or its name:"

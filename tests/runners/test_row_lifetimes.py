@@ -150,11 +150,19 @@ DOUBTS = {
 }
 SURE = {
     "instants with lifetimes": CALLS.join(FAULTS.set_duration(9), on="k"),
+    "instants by the distance of their starts": CALLS.join(FAULTS, on="k", starts=(0, 5)),
+    "instants by that, and those without": CALLS.join(FAULTS, on="k", how="full", starts=(0, 5)),
+    "what does not follow": rc.unless(CALLS, FAULTS, within=5, on="k"),
     "windows of instants": CALLS.tumbling(9).agg(n=rc.count()).join(FAULTS, where=rc.lit(True)),
     "instants with spans": CALLS.join(SPANS, on="k"),
     "a part of a time as a key": CALLS.group_by(day=rc.col("t") % 7).agg(n=rc.count()),
     "windows that end": PLAIN.inserts().tumbling(10, until=50).agg(n=rc.count()),
     "windows of instants alone": CALLS.tumbling(10).agg(n=rc.count()),
+    "a day as a key": rc.source("s", {"day": "date32"}, start="day").group_by("day").agg(n=rc.count()),
+    "a reading is known by where and when": rc.source(
+        "s", {"k": "string", "t": "int64"}, key=["k", "t"], start="t"
+    ),
+    "joined by where and when": CALLS.set_duration(9).join(CALLS.set_duration(5), on=["k", "t"]),
     "an answer with a start of its own": PLAIN.agg(t=rc.count()).group_by("t").agg(n=rc.count()),
 }
 

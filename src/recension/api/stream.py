@@ -15,7 +15,7 @@ from recension.api.inspection import InspectionMethods
 from recension.api.lifetime import JoinMethods, LifetimeMethods
 from recension.api.span import SpanMethods
 from recension.api.windows import WindowedStream
-from recension.core.errors import RecensionError, TimeError
+from recension.core.errors import RecensionError, SchemaError, TimeError
 from recension.core.formats.columns import kind_and_unit
 from recension.core.ticks import DurationLike, TimeLike, TimeUnit, duration, instant
 from recension.core.validity import Policy
@@ -153,7 +153,7 @@ def source(
     3    9    7    CERN
     """
     declared = NOTHING_KNOWN if properties is None else properties
-    columns, begin = schema_of(schema, "source"), int(instant(since))
+    columns, begin = _payload_of(schema, "source"), int(instant(since))
     kind, unit = _kind_and_unit(times, "source, times")
     parts = _partition_fields("source", partition, order, partitions, idle, run, sequence)
     if arrival is not None and not (isinstance(arrival, str) and arrival):
@@ -229,7 +229,7 @@ def changes(
     10   12   1   new
     12   ∞    1   sent
     """
-    columns = schema_of(schema, "changes")
+    columns = _payload_of(schema, "changes")
     kind, unit = _kind_and_unit(times, "changes, times")
     rows, ordered_by = _row_columns(columns, version, deleted, "changes")
     parts = _partition_fields("changes", partition, partition_order, partitions, idle, run, sequence)
@@ -271,7 +271,16 @@ def table(name: str, schema: IntoSchema, refresh: DurationLike | None = None) ->
     except TimeError as why:
         raise TimeError(f"table: refresh: {why}") from None
     known = Properties(is_insert_only=period is None, is_shrink_only=True)
-    return Stream(Table(name, schema_of(schema, "table"), declared=known, refresh=period))
+    return Stream(Table(name, _payload_of(schema, "table"), declared=known, refresh=period))
+
+
+def _payload_of(schema: IntoSchema, verb: str) -> pa.Schema:
+    """The payload that a source declares: no table and no file may have names that start with _."""
+    columns = schema_of(schema, verb)
+    for name in columns.names:
+        if name.startswith("_"):
+            raise SchemaError(f"{verb}: column {name!r}: names that start with _ are reserved")
+    return columns
 
 
 def _partition_fields(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from typing import TypeVar
+
+Converted = TypeVar("Converted")
 
 
 class RecensionError(Exception):
@@ -44,6 +47,10 @@ class StreamError(RecensionError, ValueError):
         super().__init__(place + reason)
 
 
+class ElementTimeError(TimeError, StreamError):
+    """An element with times of another kind than those before it, such as timestamps among ticks."""
+
+
 class FormatError(StreamError):
     """A file that cannot be read as a stream or a history."""
 
@@ -62,6 +69,24 @@ def first_line(why: BaseException) -> str:
 def describe_error(why: BaseException) -> str:
     """An error of any class in one line: the class and the first line of its text."""
     return f"{type(why).__name__}: {first_line(why)}"
+
+
+def before_fault(
+    size: int, first_row: int, convert: Callable[[int], Converted]
+) -> tuple[Converted, StreamError | None]:
+    """What is made of the rows before the first that makes nothing, and what is wrong with that one.
+
+    ``convert(n)`` takes the first n of ``size`` rows, of which the first is number ``first_row``.
+    """
+    fault: StreamError | None = None
+    while True:
+        try:
+            return convert(size), fault
+        except StreamError as why:
+            before = -1 if why.row is None else why.row - first_row
+            if not 0 <= before < size:
+                raise
+            fault, size = why, before
 
 
 def first_failure(size: int, fails: Callable[[int], bool]) -> int:

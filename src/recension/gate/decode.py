@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from recension.core import frames
-from recension.core.batch import EventBatch, cti, empty, null_payload
-from recension.core.errors import FormatError, RecensionError, StreamError, first_line
+from recension.core.batch import EventBatch, Index, cti, empty, null_payload
+from recension.core.errors import FormatError, RecensionError, before_fault, first_line
 from recension.core.formats.columns import Layout, describe_missing, layout_of
 from recension.core.formats.decode import Decoder
 from recension.core.formats.long_texts import LongTexts
 from recension.core.formats.reader import BATCH_SIZE, StreamFiles, open_files
-from recension.core.formats.stream_files import join_rows, sort_rows
+from recension.core.formats.stream_files import join_rows, row_order
 from recension.core.history import History
 from recension.core.placement import PartitionColumns
 from recension.core.rows import Origin, Rows
@@ -109,6 +109,7 @@ class Decode:
         files = open_source(self._source, data, is_named=is_named)
         if is_named:
             self._names.refuse_both(files.column_names)
+            self._names.refuse_folders(files.partition_folders)
         self._times.require(files.kind, self._source.name)
         return self._join(list(files.rows(self._source.on_violation)))
 
@@ -121,16 +122,13 @@ class Decode:
         return rows
 
     def _read_elements(self, elements: Sequence[Any], first: int) -> Rows:
-        name, fault = self._source.name, None
-        while True:
-            times = self._times.copy()
-            try:
-                batch = read_elements(elements, self._source.columns, name, first, times)
-                return Rows(batch, self._origin(first), len(batch), kind=times.seen, fault=fault)
-            except StreamError as why:
-                if why.row is None:
-                    raise
-                fault, elements = why, elements[: why.row - first]
+        def read(size: int) -> Rows:
+            times, some = self._times.copy(), elements if size == len(elements) else elements[:size]
+            batch = read_elements(some, self._source.columns, self._source.name, first, times)
+            return Rows(batch, self._origin(first), len(batch), kind=times.seen)
+
+        rows, fault = before_fault(len(elements), first, read)
+        return rows if fault is None else replace(rows, fault=fault)
 
     def _read_table(self, table: pa.Table, arrival: Arrival, first: int) -> Rows:
         name, columns = self._source.name, self._names.columns_in(table.schema, arrival)
@@ -140,14 +138,17 @@ class Decode:
         self._times.require(layout.kind, name)
         if (reason := describe_missing(self._source.columns, layout.payload)) is not None:
             raise FormatError(reason, file=name)
-        table = table if columns is not None and columns.order else sort_rows(table)
-        parts, texts = list[Rows](), LongTexts(self._source.columns.names, name)
+        order = None if columns is not None and columns.order else row_order(table, name, first)
+        table = table if order is None else table.take(pa.array(order))
+        texts = LongTexts(self._source.columns.names, name)
+        parts, at = list[Rows](), first
         for rows in chain.from_iterable(map(texts.slices, _combined_batches(table))):
-            parts.append(self._read_rows(rows, layout, columns, first, arrival.origin))
-            first += parts[-1].size
+            parts.append(self._read_rows(rows, layout, columns, at, arrival.origin))
+            at += parts[-1].size
             if parts[-1].fault is not None:
                 break
-        return self._join(parts)
+        joined = self._join(parts)
+        return joined if order is None or arrival.origin is not None else _number_rows(joined, order, first)
 
     def _read_rows(
         self,
@@ -209,6 +210,16 @@ def to_readable(data: Data, name: str | None = None) -> pa.Table | EventBatch | 
         return data
     is_ours = isinstance(data, History) or isinstance(getattr(data, "reading", None), Reading)
     return data.to_arrow() if is_ours else frames.table_of(data, name)
+
+
+def _number_rows(rows: Rows, order: Index, first: int) -> Rows:
+    """The same rows with the numbers that they had before they were put in order."""
+    row, fault = rows.origin.row, rows.fault
+    numbers = order + first if row is None else order[row - first] + first
+    if fault is not None and fault.row is not None:
+        at = int(order[fault.row - first]) + first
+        fault = FormatError(fault.reason, file=fault.file, row=at, position=fault.position)
+    return replace(rows, origin=replace(rows.origin, row=numbers), fault=fault)
 
 
 def _combined_batches(table: pa.Table) -> list[pa.RecordBatch]:

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from recension.core.batch import EventBatch, from_elements
-from recension.core.errors import StreamError, first_line, suggest_name
+from recension.core.errors import ElementTimeError, StreamError, TimeError, first_line, suggest_name
 from recension.core.events import Cti, Element, ExternalCti, Insert, Retract, kind_of_element
-from recension.core.time_kind import OneKind
+from recension.core.time_kind import OneKind, TimeKind
 from recension.core.values import MISFITS, describe_misfit
 
 _WITH_PAYLOAD: Final = (Insert, Retract)
@@ -26,13 +26,21 @@ def read_elements(
         if not isinstance(element, _ELEMENTS):
             raise StreamError(f"{element!r} is not a stream element", file=source, row=row)
         if (kind := kind_of_element(element)) not in (None, times.seen):
-            times.note(kind, f"{source}: row {row}: {element}")
+            _note_kind(times, kind, element, source, row)
         if isinstance(element, _WITH_PAYLOAD) and element.payload.keys() != names:
             raise StreamError(_describe_columns(element, columns.names), file=source, row=row)
     try:
         return from_elements(elements, columns)
     except MISFITS as why:
         raise _locate_misfit(elements, columns, source, first_row, why) from None
+
+
+def _note_kind(times: OneKind, kind: TimeKind, element: Element, source: str, row: int) -> None:
+    place = f"{source}: row {row}: "
+    try:
+        times.note(kind, f"{place}{element}")
+    except TimeError as why:
+        raise ElementTimeError(str(why).removeprefix(place), file=source, row=row) from None
 
 
 def _describe_columns(element: Insert | Retract, names: list[str]) -> str:

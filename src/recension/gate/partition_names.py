@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -34,6 +34,14 @@ class PartitionNames:
             raise RecensionError(
                 f"{self._source.name}: push(..., partition=) is for data without the column {there[0]!r}, "
                 "which says it already"
+            )
+
+    def refuse_folders(self, partitions: Sequence[str]) -> None:
+        """Refuse directories that say it, where whoever pushes them says it."""
+        if partitions:
+            raise RecensionError(
+                f"{self._source.name}: push(..., partition=) is for data without a directory for each "
+                f"partition, such as {partitions[0]!r}, which says it already"
             )
 
     def name_rows(

@@ -45,15 +45,12 @@ def describe_disorder(
     at = int(np.flatnonzero(wrong)[np.argmin(rows.row[wrong])])
     number = int(rows.partition[at])
     name, own = state.names[number], "/".join(str(column[at]) for column in rows.placement.order)
-    after = "/".join(str(column[number]) for column in state.order) if state.has_order[number] else None
-    known = f"order {own} after {after}" if after is not None else f"order {own} twice"
-    if (
-        after is not None
-        and is_greater(
-            [column[[at]] for column in rows.placement.order], [column[[number]] for column in state.order]
-        ).all()
-    ):
-        known = f"order {own} twice"
+    known = f"order {own} twice"
+    if state.has_order[number]:
+        mine = [column[[at]] for column in rows.placement.order]
+        last = [column[[number]] for column in state.order]
+        if bool(is_greater(last, mine).all()):
+            known = f"order {own} after {'/'.join(str(column[0]) for column in last)}"
     element = rows.batch.slice(at, at + 1).to_elements(kind)[0] if rows.batch.kind[at] <= CTI + 1 else ""
     place = f"partition {name}: " if name else ""
     reason = f"{place}{UNORDERED}: {known}{f': {element}' if element != '' else ''}"

@@ -106,7 +106,8 @@ def interval_join_of(
     """The join by starts that somebody asks for."""
     if how == "cross":
         raise SchemaError(
-            "join(how='cross'): every pair matches, so starts= cannot choose: leave out how='cross'"
+            "join(how='cross'): every pair matches",
+            instead=", so starts= cannot choose: leave out how='cross'",
         )
     low, high = range_of_starts(starts, closed)
     require_lengths(tuple(starts), (left, right), "join", "starts")

@@ -194,12 +194,15 @@ def join_of(
     if how == "cross":
         if given := [name for name, of in (("on", on), ("where", where)) if of]:
             raise SchemaError(
-                f"join(how='cross'): every pair matches, so {given[0]}= cannot choose: leave out how='cross'"
+                "join(how='cross'): every pair matches",
+                instead=f", so {given[0]}= cannot choose: leave out how='cross'",
             )
         return Join(left, right, (), None, "inner", suffix)
     is_known = how in (*get_args(How), "full")
     if is_known and not on and where is None and not _groups_below(left) & _groups_below(right):
-        raise SchemaError(_describe_missing_condition(how))
+        every = "how='cross' for every pair" if how == "inner" else "where=rc.lit(True) if any event matches"
+        advice = f": give on=, the key columns, or where=; or {every}"
+        raise SchemaError("join: nothing says which events match", instead=advice)
     if how == "full":
         return full_join(Join(left, right, on, where, "left", suffix))
     return Join(left, right, on, where, how, suffix)
@@ -211,11 +214,6 @@ def _groups_below(node: Node) -> set[Group]:
     for group in (step for step in walk(node) if isinstance(step, Group)):
         found |= {group} | _groups_below(group.input)
     return found
-
-
-def _describe_missing_condition(how: str) -> str:
-    every = "how='cross' for every pair" if how == "inner" else "where=rc.lit(True) if any event matches"
-    return f"join: nothing says which events match: give on=, the key columns, or where=; or {every}"
 
 
 def full_join(pairs: Join) -> Node:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from recension.core.errors import RecensionError
 from recension.plan.aggregate import GroupedNode
 from recension.plan.consistency import Consistency
 from recension.plan.each_group import GroupApply
+from recension.plan.interval_join import IntervalJoin
 from recension.plan.join import Join
 from recension.plan.keyed import ByKey, ChangesByKey
 from recension.plan.lifetime import AlterLifetime
@@ -59,7 +62,8 @@ def find_warnings(
     """
     found = [text for node in each_once(plans) for text in _warnings_of_keys(node)]
     for node in each_once(_with_instants(plans, instants)):
-        if isinstance(node, Join) and all(side.properties.is_point for side in (node.left, node.right)):
+        is_by_overlap = isinstance(node, Join) and not isinstance(node, IntervalJoin)
+        if is_by_overlap and all(side.properties.is_point for side in node.inputs):
             found.append(
                 f"{node.label}: both sides are instants, which meet only at the very same tick; give one of "
                 "them a length, with end= or .set_duration(...), or put both into windows first"
@@ -111,15 +115,26 @@ def _never_ends(node: Node, endless: Collection[str]) -> bool:
 
 
 def _warnings_of_keys(node: Node) -> Iterator[str]:
-    """Keys of which nearly every row has its own."""
-    for below, key in _keys_of(node):
-        source, name = _find_origin(below, key)
-        if source is not None and name in (source.start, source.end):
+    """Keys of which nearly every row has its own.
+
+    A day is no moment: many rows start on it. And what is known, or joined, by a moment and something else
+    may well be meant: the reading of a sensor at a time.
+    """
+    found = [_find_origin(below, key) for below, key in _keys_of(node)]
+    times = [(source, name) for source, name in found if source is not None and _is_moment(source, name)]
+    needs_all = isinstance(node, Join) or (isinstance(node, ByKey) and not isinstance(node, ChangesByKey))
+    if not needs_all or len(times) == len(found):
+        for source, name in times:
             yield (
                 f"{node.label}: the key {name} is the {'start' if name == source.start else 'end'} column of "
                 f"source {source.name}, so nearly every row has a key of its own; times are no keys: leave "
                 "it out, or use windows"
             )
+
+
+def _is_moment(source: Source, name: str) -> bool:
+    """Is it a column of times, finer than days?"""
+    return name in (source.start, source.end) and not pa.types.is_date(source.columns.field(name).type)
 
 
 def _keys_of(node: Node) -> list[tuple[Node, str]]:

@@ -12,7 +12,7 @@ from recension.core import wall_clock
 from recension.core.batch import EventBatch
 from recension.core.errors import RecensionError
 from recension.core.formats.reader import StreamFiles
-from recension.core.formats.stream_files import sort_rows
+from recension.core.formats.stream_files import row_order
 from recension.core.ticks import FOREVER
 from recension.core.wall_clock import Clock
 from recension.gate.decode import Data, to_readable
@@ -124,7 +124,9 @@ def require_inputs(given: Collection[str], sources: Collection[str]) -> None:
 def slices(data: Data, size: int, name: str | None = None) -> Iterator[Data]:
     """Data in parts of so many rows; one empty part of data that has none."""
     data = to_readable(data, name)
-    data = sort_rows(data) if isinstance(data, pa.Table) else data
+    if isinstance(data, pa.Table) and row_order(data, name) is not None:
+        yield data  # as a whole, so that errors name the rows as they were given
+        return
     for start in range(0, max(len(data), 1), size):
         end = min(start + size, len(data))
         yield (

@@ -11,6 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, before_fault
 from recension.core.formats.columns import FIXED_TYPES, TimeColumns, check_names, is_text
 from recension.core.formats.files import (
     convert_column,
@@ -75,14 +76,23 @@ class CsvRows:
         self.schema = self._infer_schema(declared)
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
-        """The wanted columns, at most ``size`` rows at a time."""
+        """The wanted columns, at most ``size`` rows at a time; a fault after the rows before it."""
         first_row = 1
         for cells in self._read_cells():
-            columns = [self._convert(cells.column(field.name), field, first_row) for field in wanted]
-            batch = pa.record_batch(columns, names=wanted.names)
+            convert = partial(self._convert_rows, cells, wanted, first_row)
+            batch, fault = before_fault(len(cells), first_row, convert)
             for start in range(0, len(batch), size):
                 yield batch.slice(start, size)
+            if fault is not None:
+                raise fault
             first_row += len(cells)
+
+    def _convert_rows(
+        self, cells: pa.RecordBatch, wanted: pa.Schema, first_row: int, size: int
+    ) -> pa.RecordBatch:
+        part = cells.slice(0, size)
+        columns = [self._convert(part.column(field.name), field, first_row) for field in wanted]
+        return pa.record_batch(columns, names=wanted.names)
 
     def _convert(self, cells: pa.Array, field: pa.Field, first_row: int) -> pa.Array:
         if field.name in self._times.all:

@@ -24,7 +24,7 @@ from recension.core.batch import (
     all_zero,
     take_rows,
 )
-from recension.core.errors import FormatError, StreamError
+from recension.core.errors import FormatError, before_fault
 from recension.core.formats.columns import COUNT, KIND, NEW_VE, Layout, is_text
 from recension.core.formats.files import Convert, convert_column
 from recension.core.formats.text import from_text, ticks_from_text
@@ -90,20 +90,16 @@ class Decoder:
 
         ``place`` finds where rows stand. Nothing is counted yet.
         """
-        fault: StreamError | None = None
-        while True:
-            try:
-                decoded = self.judge(rows, layout, file, first_row)
-                placement = None if place is None else place(rows).take(decoded.kept)
-                break
-            except StreamError as why:
-                size = -1 if why.row is None else why.row - first_row
-                if not 0 <= size < len(rows):
-                    raise
-                fault, rows = why, rows.slice(0, size)
+
+        def decode(size: int) -> tuple[DecodedRows, Placement | None]:
+            part = rows.slice(0, size)
+            decoded = self.judge(part, layout, file, first_row)
+            return decoded, None if place is None else place(part).take(decoded.kept)
+
+        (decoded, placement), fault = before_fault(len(rows), first_row, decode)
         origin = Origin((file,), first_row, arrived=decoded.arrived)
         origin = origin if bool(decoded.kept.all()) else origin.take(decoded.kept)
-        known = (decoded.batch, origin, len(rows), layout, layout.kind, placement)
+        known = (decoded.batch, origin, len(decoded.kept), layout, layout.kind, placement)
         return Rows(*known, dropped=decoded.dropped, fault=fault)
 
     def judge(self, rows: pa.RecordBatch, layout: Layout, file: str, first_row: int) -> DecodedRows:

@@ -80,6 +80,10 @@ class Block:
         """The lines that are not blank."""
         return [line for line in self.text.split(b"\n") if line.strip()]
 
+    def head(self, size: int) -> Block:
+        """The first lines that are not blank."""
+        return Block.parse(b"\n".join(self.lines()[:size]), self.file, self.first_row)
+
     def cut_after(self, length: int) -> list[Block]:
         """The lines of about the first ``length`` bytes, and the others if there are any."""
         cut = self.text.find(b"\n", length) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recension.core.batch import CTI, EXTERNAL_CTI, KIND_NAMES
-from recension.core.errors import FormatError
+from recension.core.errors import FormatError, before_fault
 from recension.core.formats.columns import CONTROL, KIND, TimeColumns, describe_missing_column, is_text
 from recension.core.formats.files import convert_column, format_errors, open_bytes
 from recension.core.formats.json_blocks import (
@@ -73,12 +74,18 @@ class JsonRows:
             self.refuse_absent(declared)
 
     def batches(self, wanted: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
-        """The wanted columns, at most ``size`` rows at a time."""
+        """The wanted columns, at most ``size`` rows at a time; a fault after the rows before it."""
         for block in self._blocks():
             for part in block.parts(len(wanted)):
-                batch = self._parse(part, wanted)
+                convert = partial(self._parse_rows, part, wanted)
+                batch, fault = before_fault(part.size, part.first_row, convert)
                 for start in range(0, len(batch), size):
                     yield batch.slice(start, size)
+                if fault is not None:
+                    raise fault
+
+    def _parse_rows(self, block: Block, wanted: pa.Schema, size: int) -> pa.RecordBatch:
+        return self._parse(block if size == block.size else block.head(size), wanted)
 
     def refuse_absent(self, declared: pa.Schema) -> None:
         """Refuse columns that no row names, if a row with a payload has one that was not declared.

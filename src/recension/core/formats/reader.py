@@ -87,6 +87,11 @@ class StreamFiles:
         return {name for file in self._files for name in file.rows.schema.names}
 
     @property
+    def partition_folders(self) -> list[str]:
+        """The partitions that have a directory of their own."""
+        return list(dict.fromkeys(file.partition for file in self._files if file.partition is not None))
+
+    @property
     def batch_size(self) -> int:
         """How many rows it reads at a time."""
         return self._size

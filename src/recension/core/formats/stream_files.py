@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recension.core.batch import EventBatch, Index, concat, empty
-from recension.core.errors import FormatError, TimeError
+from recension.core.batch import EventBatch, Index, concat, empty, null_payload
+from recension.core.errors import FormatError, StreamError, TimeError
 from recension.core.formats.columns import (
     BATCH,
     CONTROL,
@@ -170,12 +170,26 @@ def decode_file(
         assert places is not None
         return read_places(rows, file, places, first_row)
 
-    for rows in file.rows.batches(wanted, size):
+    for rows, fault in _until_fault(file.rows.batches(wanted, size), wanted):
         read = decoder.read(rows, file.layout, file.name, first_row, None if places is None else place)
+        read = read if fault is None else replace(read, fault=fault)
         yield rows.slice(0, read.size), read
         first_row += len(rows)
         if read.fault is not None:
             return
+
+
+def _until_fault(
+    batches: Iterator[pa.RecordBatch], wanted: pa.Schema
+) -> Iterator[tuple[pa.RecordBatch, StreamError | None]]:
+    """The rows of a text; with the last, of which there are none, what is wrong with the row after them."""
+    try:
+        for rows in batches:
+            yield rows, None
+    except StreamError as why:
+        if why.row is None:
+            raise
+        yield null_payload(0, wanted), why
 
 
 def _read_sorted(
@@ -288,13 +302,23 @@ def _sort_rows(rows: Rows, numbers: pa.Table) -> Rows:
 
 def sort_rows(table: pa.Table) -> pa.Table:
     """The rows of a table by ``_batch`` and ``_seq``, if it has these columns; run by run, as these came."""
+    order = row_order(table)
+    return table if order is None else table.take(pa.array(order))
+
+
+def row_order(table: pa.Table, name: str | None = None, first_row: int = 1) -> Index | None:
+    """In which order the rows of a table are read, by these columns; None if as they are."""
     if not {BATCH, SEQ} <= set(table.column_names):
-        return table
-    numbers = [(BATCH, "ascending"), (SEQ, "ascending")]
-    if RUN not in table.column_names:
-        return table.sort_by(numbers)
-    keys = table.select([BATCH, SEQ]).append_column(RUN, _number_runs(table[RUN]))
-    return table.take(pc.sort_indices(keys, sort_keys=[(RUN, "ascending"), *numbers]))
+        return None
+    for column in (BATCH, SEQ):
+        if table[column].null_count:
+            at = pc.index(table[column].is_null(), True).as_py()
+            raise FormatError(f"{column} is null", file=name, row=first_row + at)
+    keys, names = table.select([BATCH, SEQ]), [BATCH, SEQ]
+    if RUN in table.column_names:
+        keys, names = keys.append_column(RUN, _number_runs(table[RUN])), [RUN, BATCH, SEQ]
+    order = pc.sort_indices(keys, sort_keys=[(one, "ascending") for one in names]).to_numpy().astype(np.int64)
+    return None if bool((order == np.arange(len(order))).all()) else order
 
 
 def _number_runs(runs: pa.ChunkedArray) -> pa.Array:
