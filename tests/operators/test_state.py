@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recension.core.sorted_runs import Columns
@@ -12,6 +12,7 @@ from recension.core.ticks import BEGINNING, FOREVER
 from recension.operators.state import block_table
 from recension.operators.state.block_table import BlockTable, KeyPacking, bisect
 from recension.operators.state.keys import KeyIndex
+from recension.operators.state.row_blocks import RowBlocks
 from recension.operators.state.time_queue import TimeQueue
 
 KEY = st.tuples(st.integers(0, 5), st.integers(0, 20))
@@ -151,3 +152,33 @@ def test_keys_are_numbered_in_order_of_appearance(
         index.retire(in_use)
         model = [k for k, used in zip(model, in_use, strict=True) if used]
         assert index.snapshot()["k"].to_pylist() == model
+
+
+_GROUPS = st.integers(0, 15)
+
+
+@given(st.lists(_GROUPS, min_size=9, max_size=40), st.lists(st.sets(_GROUPS, max_size=2)))
+@example([0, 0, 1, 1, 2, 2, 2, 3, 3], [{0, 3}])
+def test_rows_of_one_key_reach_into_blocks_that_no_change_touches(
+    first: list[int], edits: list[set[int]]
+) -> None:
+    """Each edit exchanges the rows of some keys for as many; keys fill several blocks or share one."""
+    original, block_table._BLOCK = block_table._BLOCK, 4
+    try:
+        table, keys = RowBlocks({"row": np.int64}), dict(enumerate(first))
+        table.exchange(_keyed({}), _keyed(keys))
+        for edited in edits:
+            lost = {row: key for row, key in keys.items() if key in edited}
+            come = {row + len(first): key for row, key in lost.items()}
+            removed = table.exchange(_keyed(lost), _keyed(come))
+            keys = {row: key for row, key in keys.items() if row not in lost} | come
+            assert sorted(removed["row"].tolist()) == sorted(lost)
+            assert table.snapshot()["group"].to_pylist() == sorted(keys.values())
+    finally:
+        block_table._BLOCK = original
+
+
+def _keyed(keys: dict[int, int]) -> Columns:
+    """Rows by their numbers, all of one time."""
+    group, row = (np.array(list(each), np.int64) for each in (keys.values(), keys))
+    return {"group": group, "time": np.zeros(len(keys), np.int64), "row": row}

@@ -489,6 +489,17 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "due: ahead=-3600000000 ticks; it takes 1 or more",
     ),
     (
+        lambda: leases.due(by=sites, ahead="soon"),
+        TimeError,
+        "due(ahead=...): 'soon' is not a duration; write for example '10s', '1.5h', '1h 30m' or 'PT30M'",
+    ),
+    (
+        lambda: leases.due(by=rc.table("desks", {"site": "string"})),
+        SchemaError,
+        "due: the rows of table 'desks' are true at all times and have no start; by= is a stream whose rows "
+        "tell the time",
+    ),
+    (
         lambda: rc.session(leases, clock=5),  # type: ignore[arg-type]
         RecensionError,
         "clock is a function that gives microseconds since 1970, not 5",

@@ -84,6 +84,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "sequence: the rows of table 'table' are true at all times": lambda: sequence({"a": a, "b": table}),
     "join: the rows of table 'table' are true at all times": lambda: a.join(table, on="k", starts=(0, 5)),
     "sequence: most is how many answers one event may add, not 0": lambda: sequence(most=0),
+    "sequence: most is how many answers one event may add, not True": lambda: sequence(most=True),
     "sequence: on_limit is 'raise' or 'drop', not 'ignore'": lambda: sequence(on_limit="ignore"),
     "apply: sequence of a, b on k within 5 would show source b": lambda: a.group_by("v").apply(
         lambda g: sequence({"a": g, "b": b})

@@ -11,6 +11,7 @@ from recension.core.ticks import FOREVER, DurationLike, TimeLike, duration, inst
 from recension.core.wall_clock import Length, WallClock
 from recension.plan.consistency import AdvanceTime, Align, Cleanse, Finalize, ImportTime, Late
 from recension.plan.due import Due, DueBy, Progress
+from recension.plan.interval_join import require_lengths
 from recension.plan.levels import MIDDLE, Level, at_level
 
 LengthLike: TypeAlias = DurationLike | WallClock
@@ -136,7 +137,7 @@ class ConsistencyMethods(StreamBase):
         ...     print(element)
         insert [10, 15) {'order': 1}
         """
-        distance = None if ahead is None else duration(ahead)
+        distance = _require_ahead(ahead, by)
         if isinstance(by, StreamBase):
             return self._then(DueBy(self.plan, Progress(by.plan, distance), distance))
         if by is not None and not (isinstance(by, str) and by == "clock"):
@@ -223,3 +224,15 @@ def length_of(length: LengthLike | None) -> Length:
     if isinstance(length, WallClock):
         return length
     return FOREVER if length is None else duration(length)
+
+
+def _require_ahead(ahead: DurationLike | None, by: object) -> int | None:
+    if ahead is None:
+        return None
+    try:
+        distance = duration(ahead)
+    except TimeError as why:
+        raise TimeError(f"due(ahead=...): {why}") from None
+    if isinstance(by, StreamBase):
+        require_lengths((ahead,), (by.plan,), "due", "ahead")
+    return distance

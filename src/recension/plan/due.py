@@ -12,12 +12,13 @@ from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from recension.core.errors import TimeError
+from recension.core.errors import SchemaError, TimeError
 from recension.plan.consistency import ByClock, Consistency
 from recension.plan.expressions import column, expression, lit
 from recension.plan.node import FilterRule, LevelPart, Names, Node, TimedNode, columns_named, each_once
 from recension.plan.properties import Properties
 from recension.plan.span import Project
+from recension.plan.tables import find_table
 
 ROWS: Final = "rows"
 """Of `Progress`: how many rows of this start have come, less those that were removed."""
@@ -43,6 +44,11 @@ class Progress(TimedNode):
         return "time of a stream" + ("" if self.ahead is None else f", ahead {self.ahead}")
 
     def derive_schema(self) -> pa.Schema:
+        if (table := find_table(self.input)) is not None:
+            raise SchemaError(
+                f"due: the rows of table {table.name!r} are true at all times and have no start; "
+                "by= is a stream whose rows tell the time"
+            )
         return pa.schema([(ROWS, pa.int64())])
 
     def derive_properties(self) -> Properties:

@@ -122,7 +122,8 @@ class Pattern(ManyInputsNode, TimedNode):
             )
         if len(self.streams) - len(self.names) not in (0, self.in_order):
             raise SchemaError(f"{self.form}: {len(self.names)} names for {len(self.streams)} streams")
-        if self.most is not None and (not isinstance(self.most, int) or self.most < 1):
+        is_whole = isinstance(self.most, int) and not isinstance(self.most, bool)
+        if self.most is not None and not (is_whole and self.most >= 1):
             raise SchemaError(f"{self.form}: most is how many answers one event may add, not {self.most!r}")
         if self.on_limit not in get_args(OnLimit):
             raise SchemaError(f"{self.form}: on_limit is 'raise' or 'drop', not {self.on_limit!r}")

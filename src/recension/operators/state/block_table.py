@@ -165,9 +165,10 @@ class BlockTable:
         self._rows += len(columns["time"]) - int(self._size[blocks].sum())
         # Runs of adjacent blocks: an untouched block stands between two of them.
         starts = np.append(True, np.diff(blocks) > 1).nonzero()[0]
-        before = blocks[starts[1:]] - 1
-        keys = self._first_group[before], self._first_time[before]
-        cuts = np.append(0, bisect(columns["group"], columns["time"], *keys))
+        after = blocks[starts[1:] - 1] + 1
+        keys = self._first_group[after], self._first_time[after]
+        # Rows of one key may reach from a run into the block after it: those of the run stay before it.
+        cuts = np.append(0, bisect(columns["group"], columns["time"], *keys, after_equal=True))
         rows = np.diff(np.append(cuts, len(columns["time"])))
         old = np.diff(np.append(starts, len(blocks)))
         new = self._count_blocks(rows, old)
