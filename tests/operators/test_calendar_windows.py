@@ -141,6 +141,22 @@ def test_numbers_do_not_depend_on_how_the_table_grew() -> None:
         assert start <= t < end
 
 
+def test_a_far_time_is_reached_some_hops_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of all days is small; what it is made of was 465 MB for one row of the year 9990."""
+    sizes, page = list[int](), Boundaries._page
+
+    def measured(self: Boundaries, first: int, stop: int) -> Any:
+        sizes.append(stop - first)
+        return page(self, first, stop)
+
+    monkeypatch.setattr(Boundaries, "_page", measured)
+    hops = CalendarHops("day", 1, "Europe/Paris")
+    whole = Boundaries(hops).cover(0, 40_000)[1]
+    assert max(sizes) == calendar._PAGE < 40_000
+    monkeypatch.setattr(calendar, "_PAGE", 999)
+    assert np.array_equal(whole, Boundaries(hops).cover(0, 40_000)[1])
+
+
 def test_offsets() -> None:
     def starts(windows: Any, moment: dt.datetime) -> list[str]:
         out = rc.run(
