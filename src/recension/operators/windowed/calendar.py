@@ -113,8 +113,8 @@ class Boundaries:
     def _compute(self, first: int, stop: int) -> Ticks:
         """The first instants at which the zone's clock shows the beginning of hops, or a later time.
 
-        The table takes 8 bytes a hop, 23 MB for all days of the calendar; what it is made of takes fifty times
-        that, and so is there for some hops at a time.
+        The table takes 8 bytes a hop, 23 MB for all days. What it is made of takes fifty times that, and
+        so is there for some hops at a time.
         """
         pages = [self._page(at, min(at + _PAGE, stop)) for at in range(first, stop, _PAGE)]
         return np.concatenate([*pages, np.zeros(0, np.int64)])
