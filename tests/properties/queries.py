@@ -111,6 +111,7 @@ FAMILIES: Mapping[str, list[str]] = {
         "live from start() to min_horizontal(end(), start() + 2)", "live from end() - 2 to None",
     ],
     "join": [f"join {how}" for how in ("inner", "left", "full", "semi", "anti")],
+    "pattern": [step.name for step in STEPS if "by start (" in step.name] + ["unless 4", "sequence"],
     "aggregate": [*_in_every_speculation("sum", "max", "first", "median"), "having perfect by k"],
     "grid": [*_in_every_speculation("sum over 4/4+0", "first over 6/3+-1")],
     "endless grid": [step.name for step in MORE if step.name.startswith("endless")],

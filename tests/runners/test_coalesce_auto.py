@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -60,7 +61,9 @@ def test_what_is_learned_changes_the_scheme_and_no_answer(window: Any) -> None:
         if part in (0, 4):
             resumed = rc.session(auto=auto, lazy=lazy)
             resumed.restore(live.snapshot())
-            assert resumed.explain("auto") == live.explain("auto")
+            # Since when it waits for an input, nobody knows after a restore.
+            said = re.sub(", since [^;]*;", ";", live.explain("auto"))
+            assert resumed.explain("auto") == said
         schemes.append(chosen(live.explain("auto")))
     assert schemes[0] == "eager"
     assert schemes[-1] == "lazy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +60,9 @@ def test_queries_answer_as_they_would_alone_while_schemes_change() -> None:
         if part in (1, 4):
             resumed = rc.session(**shared)
             resumed.restore(live.snapshot())
-            assert resumed.explain("damp") == live.explain("damp")
+            # Since when it waits for an input, nobody knows after a restore.
+            said = re.sub(", since [^;]*;", ";", live.explain("damp"))
+            assert resumed.explain("damp") == said
             live = resumed
     # A lone lazy query would not be worth the shared extent.
     assert schemes[0] == [True, True]
