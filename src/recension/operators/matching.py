@@ -180,9 +180,6 @@ class Matching:
         at, x = other.find_overlaps(group, lo, hi, most)
         if not self._pairs and self._where is None:
             return Meeting(at, x, null_payload(0, self._joined.schema))
-        # In which order they are found depends on when the state was loaded: no answer may.
-        order = np.lexsort((other.column("row", x), at))
-        at, x = at[order], x[order]
         asking, met = take_rows(payload.select(self._columns[side]), at), other.payload(x)
         joined = self._joined.join(asking, met) if side == LEFT else self._joined.join(met, asking)
         if self._where is None:
