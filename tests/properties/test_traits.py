@@ -91,6 +91,7 @@ def find_missing(counts: Counter[tuple[str, str]]) -> set[tuple[str, str]]:
     return {(f, t) for f in families for t in TRAITS if not counts[f, t]} - NOT_DRAWN.keys()
 
 
+@pytest.mark.slow  # `make quick` draws fewer
 def test_every_family_is_fed_streams_of_every_trait() -> None:
     counts = count(QUERIES, frozenset())
     assert not find_missing(counts)
