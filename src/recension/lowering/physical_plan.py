@@ -50,7 +50,7 @@ class PhysicalPlan:
     query_vertices: dict[str, int]
     numbers: dict[Node, int]
     paced: dict[int, nodes.AdvanceTime] = field(default_factory=dict)
-    """By vertex, the steps that go by the partitions of a source: its intake feeds them."""
+    """By vertex, the steps that go by the partitions of a source: its gate feeds them."""
 
     def paced_vertices(self, source: str) -> dict[int, nodes.AdvanceTime]:
         """Those of one source."""
@@ -86,7 +86,7 @@ class PhysicalPlan:
         return StreamError(f"{why.reason}; {advice}", file=why.file, row=why.row)
 
     def _readers(self, number: int) -> list[tuple[int, Vertex]]:
-        """The steps that read a vertex; not those that the intake of a source feeds with what is valid."""
+        """The steps that read a vertex; not those that the gate of a source feeds with what is valid."""
         found = ((at, vertex) for at, vertex in enumerate(self.vertices) if number in vertex.inputs)
         return [(at, vertex) for at, vertex in found if at not in self.paced]
 
@@ -205,7 +205,7 @@ def _vertex(node: Node, inputs: tuple[int, ...]) -> Vertex:
     if isinstance(node, nodes.Source):
         return Vertex(node.name, node.schema, None, is_shrink_only=is_shrink_only, structure=structure)
     if isinstance(node, nodes.AdvanceTime) and node.partitioned_source is not None:
-        # The intake of the source does it, which knows the partition of each row.
+        # The gate of the source does it, which knows the partition of each row.
         return Vertex(node.label, node.schema, None, inputs, is_shrink_only, structure=structure)
     sends_feedback = isinstance(node, nodes.Merge) and node.feedback
     if isinstance(node, nodes.Merge) and node.is_open:
